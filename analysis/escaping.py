@@ -32,10 +32,8 @@ def finish_markdown(text: str) -> str:
     """Escape raw HTML and links to other places in a complete page.
 
     Code is not changed, since nothing in it is read as HTML. Tags that our pages have (`<details>`,
-    `<summary>`) are not changed, nor are links to files beside the page and to its sections.
-
-    Args:
-        text: The page; blocks of code are fenced.
+    `<summary>`) are not changed, nor are links to files beside the page and to its sections. Blocks
+    of code must be fenced.
     """
     parts: list[str] = []
     code: list[str] | None = None
@@ -103,12 +101,7 @@ def _escape_text(text: str) -> str:
 
 
 def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:
-    """Format a table in Markdown: no cell can end its column or its line.
-
-    Args:
-        rows: Cells, in Markdown.
-        heads: Headings, in Markdown.
-    """
+    """Format cells and headings in Markdown as a table: no cell can end its column or its line."""
     cells = [[_escape_cell(cell) for cell in row] for row in rows]
     titles = [_escape_cell(head) for head in heads]
     return tabulate(cells, titles, tablefmt="pipe", disable_numparse=True)
@@ -125,8 +118,7 @@ def _escape_cell(cell: object) -> str:
 def format_csv(rows: Iterable[Sequence[object]]) -> str:
     """Format rows as CSV; text that a spreadsheet would take for a formula begins with `'`.
 
-    Args:
-        rows: The heading and the rows; numbers, also as text, stay as they are.
+    Numbers, also as text, stay as they are.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

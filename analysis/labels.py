@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
@@ -91,11 +91,7 @@ def make_file_suffix(
 ) -> tuple[str, str]:
     """Return study and variant as far as they are needed to make a file name unique.
 
-    Args:
-        cells: All settings of the study.
-        study: Study of the file.
-        variant: Variant of the file.
-        algorithm: Algorithm of the file; None if it contains all.
+    `algorithm` is None if the file contains all.
 
     Returns:
         The study, empty if there is only one, and the settings of this variant that not all
@@ -176,12 +172,10 @@ def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> st
     return item.path.name if relative == "." else relative
 
 
-def format_range(values: Iterable[int]) -> str:
+def format_range(values: Iterable[float], format: Callable[[Any], str] = str) -> str:
     """Return the smallest and the largest of some numbers; empty where there are none."""
     found = sorted(set(values))
-    if not found:
-        return ""
-    return " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
+    return " to ".join(dict.fromkeys(map(format, (found[0], found[-1])))) if found else ""
 
 
 def format_p_value(value: float) -> str:
@@ -192,12 +186,7 @@ def format_p_value(value: float) -> str:
 
 
 def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
-    """Return a setting in words: its study if there are several, and its variant's own settings.
-
-    Args:
-        cell: The setting.
-        cells: All settings.
-    """
+    """Return a setting in words: its study if there are several, and its variant's own settings."""
     known = list(cells)
     parts = find_own_parts(cell, [other for other in known if other.study == cell.study])
     if len({other.study for other in known}) > 1:
@@ -211,15 +200,11 @@ def group_by_variant(
 ) -> list[tuple[str, list[Item]]]:
     """Group items by algorithm and variant, which are given in words.
 
-    Args:
-        items: Items to group.
-        cells: All settings; options that all their variants have are left out.
-        cell_of: The setting of an item.
+    Options that the variants of all `cells` have are left out.
     """
     found: dict[tuple[str, str, str], list[Item]] = {}
     for item in items:
-        cell = cell_of(item)
-        found.setdefault((cell.study, cell.algorithm, cell.variant), []).append(item)
+        found.setdefault(cell_of(item).variant_key, []).append(item)
     named = []
     for key in sorted(found):
         cell = cell_of(found[key][0])
@@ -235,11 +220,6 @@ def split_main_variants(
     items: Sequence[Item], main_cells: Collection[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> tuple[list[Item], list[tuple[str, list[Item]]]]:
     """Return the items of main variants, and all items by algorithm and variant.
-
-    Args:
-        items: Items to group.
-        main_cells: Settings of main variants.
-        cell_of: The setting of an item.
 
     Returns:
         The items of main variants, or all if there are none; and all items in parts, each with the
@@ -259,13 +239,7 @@ def split_main_variants(
 
 
 def format_higher_minus_lower_interval(difference: float, low: float, high: float) -> str:
-    """Return the ends of an interval for "higher - lower", in brackets.
-
-    Args:
-        difference: Its middle, of either sign.
-        low: Lower end.
-        high: Upper end.
-    """
+    """Return the ends of an interval for "higher - lower", in brackets, given any difference."""
     sign = 1 if difference >= 0 else -1
     least, most = sorted((sign * low, sign * high))
     return f"[{format_number(least)}, {format_number(most)}]"

@@ -22,11 +22,11 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 from interval_coverage import Draw, normal, skewed, two_humped
 
 from parallax.analysis.stats import two_sample as pairwise
-from parallax.analysis.stats.group_sequential import (
+from parallax.analysis.stats.moments import SampleMoments
+from parallax.analysis.stats.multiple_testing import (
     compute_one_sided_sequential_p,
     compute_sequential_p,
 )
-from parallax.analysis.stats.moments import SampleMoments
 
 BATCH, MOST, ALPHA = 5, 30, 0.05
 SIZES = tuple(range(BATCH, MOST + 1, BATCH))

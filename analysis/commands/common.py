@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
+from rich.text import Text
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
-from parallax.analysis.stats.endpoints import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
+from parallax.analysis.stats.learning_curves import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import ANALYSIS_FOLDER
@@ -133,6 +134,13 @@ def make_console() -> Console:
     )
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of plain text, which the terminal may break."""
+    console = make_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which runs are read and where output is written."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
@@ -211,18 +219,13 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_endpoint_argument(add: Callable[..., Any]) -> None:
-    """Declare `--endpoint`.
-
-    Args:
-        add: The `add_argument` of a parser or group.
-    """
+    """Declare `--endpoint` by the `add_argument` of a parser or group."""
     add(
         "--endpoint",
         metavar="NAME",
         default="",
         help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
-        "learning curve) or steps-P (steps until P%% of the way to the published score); "
-        "example: "
+        "learning curve) or steps-P (steps until P%% of the way to the published score); example: "
         "--endpoint last-3 (default: the one that the study's configuration fixed)",
     )
 

@@ -45,12 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print and write the comparison.
 
-    Args:
-        options: The command line.
-
-    Returns:
-        0.
-
     Raises:
         CommandError: There is nothing to compare or nowhere to write.
     """

@@ -8,13 +8,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
-    make_console,
     open_output_folder,
+    print_lines,
     read_results,
 )
 from parallax.analysis.data.packed import read_record_text, write_packed
@@ -79,9 +77,8 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
     with open_output_folder(path.parent):
         write_packed(found, path, anonymize=anonymize)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"
-    console = make_console()
-    console.print(Text(f"Packed: {path}: {counts}."), soft_wrap=True)
-    console.print(Text(f"Read it as a folder of runs: parallax report {path}"), soft_wrap=True)
+    reading = f"Read it as a folder of runs: parallax report {path}"
+    print_lines([f"Packed: {path}: {counts}.", reading])
 
 
 def _choose_study_name(found: RunCollection, given: str | None) -> str:
@@ -96,10 +93,7 @@ def _choose_study_name(found: RunCollection, given: str | None) -> str:
 def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCollection:
     """Return the runs of both, as if the others had been run in the study.
 
-    Args:
-        study: Runs whose names do not change.
-        others: Runs that get the study's name and folder names as if they were in its folder.
-        name: Name of the study.
+    The others get the study's name, and folder names as if they were in its folder.
 
     Raises:
         CommandError: A run of the others is in the study already.
@@ -109,8 +103,7 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
             f"{others.root}: {len(twice)} of its runs are in the study already: "
-            f"{_format_run_names(twice)}. Take "
-            "them out, or train them under another study.name."
+            f"{_format_run_names(twice)}. Take them out, or train them under another study.name."
         )
     runs = [item for item in moved if isinstance(item, CompletedRun)]
     excluded = [item for item in moved if isinstance(item, ExcludedRun)]

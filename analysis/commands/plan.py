@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan import planning
@@ -113,9 +111,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
-    console = common.make_console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    common.print_lines(lines)
     return 0
 
 
@@ -172,11 +168,6 @@ class SeedSweep:
 
     Attributes:
         settings: What all runs share, as `name=value`.
-        algorithms: Algorithms.
-        hps: Names of hyperparameters.
-        envs: Tasks.
-        frameworks: Frameworks.
-        seeds: Seeds.
         script: Name and first digits of the SHA-256 of the user's own script that is trained; None
             where the framework's code is.
     """
@@ -210,9 +201,7 @@ class SeedSweep:
 def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSweep, ...]:
     """Return command lines for the seeds, merged along one axis after the other.
 
-    Args:
-        needs: Seeds by setting and framework.
-        loaded: The runs whose settings the new ones repeat.
+    They repeat the settings of the loaded runs.
     """
     sweeps = [
         SeedSweep(
@@ -232,12 +221,7 @@ def make_sweeps(needs: Sequence[SeedNeed], loaded: LoadedRuns) -> tuple[SeedSwee
 
 
 def format_script(sweeps: Sequence[SeedSweep], remark: str) -> str:
-    """Return a shell script with all sweeps.
-
-    Args:
-        sweeps: Sweeps to run.
-        remark: Purpose of the script; may have several lines.
-    """
+    """Return a shell script with all sweeps."""
     lines = ["#!/bin/sh", *(f"# {line}".rstrip() for line in remark.splitlines())]
     lines += ["# Words given to this script are passed on, such as hydra.launcher.n_jobs=4.", ""]
     lines += [_CHECK_SCRIPT] if any(sweep.script for sweep in sweeps) else []

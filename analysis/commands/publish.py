@@ -10,8 +10,6 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.commands.questions import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.report import (
@@ -132,12 +130,14 @@ def run(options: argparse.Namespace) -> int:
         if options.html:
             report = draw_report(study.material, study.command, options.jobs, study.causes)
             write_page(study.material, *report, folder)
-    console = common.make_console()
-    for path in written:
-        console.print(Text(f"Written: {path}"), soft_wrap=True)
-    for path in _list_leftover_files(folder, {*written, *drawn}):
-        console.print(Text(f"Left from before, not made by this call: {path}"), soft_wrap=True)
-    console.print(Text(f"Figures: {folder / FIGURES}: {len(drawn)}"), soft_wrap=True)
+    left = _list_leftover_files(folder, {*written, *drawn})
+    common.print_lines(
+        [
+            *(f"Written: {path}" for path in written),
+            *(f"Left from before, not made by this call: {path}" for path in left),
+            f"Figures: {folder / FIGURES}: {len(drawn)}",
+        ]
+    )
     return 0
 
 

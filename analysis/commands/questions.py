@@ -4,8 +4,6 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
 from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics, read_staleness
@@ -44,16 +42,10 @@ def _write_results(
 ) -> None:
     """Write tables and figures, then print lines and the paths of all files.
 
-    Args:
-        output: Folder for the files.
-        tables: Rows by name of the file.
-        figures: Figures to draw, each in every format.
-        lines: Lines to print before the paths.
-
     Raises:
         CommandError: There is nowhere to write.
     """
-    console, files = common.make_console(), [output / name for name in tables]
+    files = [output / name for name in tables]
     with common.open_output_folder(output):
         for path, rows in zip(files, tables.values(), strict=True):
             write_text(path, rows_to_csv(rows))
@@ -61,8 +53,7 @@ def _write_results(
             for kind, content in render_figure(figure).items():
                 files.append(output / f"{figure.name}.{kind}")
                 write_file_bytes(files[-1], content)
-    for line in (*lines, *(f"File: {path}" for path in files)):
-        console.print(Text(line), soft_wrap=True)
+    common.print_lines([*lines, *(f"File: {path}" for path in files)])
 
 
 def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:

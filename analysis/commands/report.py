@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.figures.families import make_family_figure_specs
 from parallax.analysis.figures.figure_spec import (
@@ -59,16 +57,14 @@ def run(options: argparse.Namespace) -> int:
     settings = common.make_options(options)
     loaded = common.load_results(options.results)
     output = options.output or common.get_analysis_folder(options.results)
-    console = common.make_console()
     with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)
         document, images = draw_report(results, format_report_command(options), options.jobs)
         write_page(results, document, images, output)
         if options.markdown:
             write_markdown(document, images, output)
-    console.print(Text(f"Report: {output / HTML_PAGE_NAME}"), soft_wrap=True)
-    if why := format_why_command(results.groups.values(), options.results):
-        console.print(Text(f"Next:   {why}"), soft_wrap=True)
+    why = format_why_command(results.groups.values(), options.results)
+    common.print_lines([f"Report: {output / HTML_PAGE_NAME}", *([f"Next:   {why}"] if why else [])])
     return 0
 
 
@@ -76,12 +72,6 @@ def draw_report(
     results: StudyResults, command: str, jobs: int, ablations: tuple[AblationReport, ...] = ()
 ) -> tuple[Document, dict[str, bytes]]:
     """Make the report and draw its figures.
-
-    Args:
-        results: Runs, verdicts and curves.
-        command: Command that makes it again.
-        jobs: Figures drawn at a time.
-        ablations: Effects of single changes, from separate files.
 
     Returns:
         The report, and each figure as WebP by its name.
@@ -131,9 +121,7 @@ def format_report_command(options: argparse.Namespace) -> str:
 def format_changed_options(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
     """Return the command-line words of options that differ from their defaults.
 
-    Args:
-        options: The command line; its `defaults` has the default values.
-        names: Names of the options.
+    `options.defaults` has the default values.
     """
     words: list[str] = []
     for name in names:

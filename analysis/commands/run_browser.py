@@ -41,7 +41,6 @@ class BrowsedRun:
 
     Attributes:
         key: Short hash by which addresses name it.
-        source: Run as the analysis reads it.
         fields: Values that it is listed and filtered by, as text.
         score: Mean return of the last evaluation; NaN if it is not complete.
         seconds: Time from start to end; NaN if it is not known.
@@ -77,12 +76,7 @@ class BrowsedRun:
 
 
 def make_browsed_run(root: Path, run: CompletedRun | ExcludedRun) -> BrowsedRun:
-    """Return a run as pages show it.
-
-    Args:
-        root: Folder or file that it was read from.
-        run: As the analysis reads it.
-    """
+    """Return a run, read from a folder or file `root`, as pages show it."""
     cell, done = run.id.cell, run if isinstance(run, CompletedRun) else None
     fields = {
         "task": cell.env,
@@ -186,12 +180,7 @@ class RunLibrary:
 
 
 def render_index(library: RunLibrary, text: str) -> str:
-    """Return the page that lists studies.
-
-    Args:
-        library: The runs.
-        text: Listed studies have it in their name, tasks, algorithms or implementations.
-    """
+    """Return the page of studies with a text in their name, tasks, algorithms or frameworks."""
     rows = []
     for name, runs in library.studies.items():
         summary = {
@@ -216,10 +205,7 @@ def render_index(library: RunLibrary, text: str) -> str:
 def render_study(library: RunLibrary, study: str, chosen: Mapping[str, str]) -> str:
     """Return the page that lists runs of a study.
 
-    Args:
-        library: The runs.
-        study: Its name.
-        chosen: Values of fields that runs must have, and `order`.
+    `chosen` has values of fields that runs must have, and `order`.
 
     Raises:
         KeyError: There is no such study.

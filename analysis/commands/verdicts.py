@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.text import Text
-
 from parallax.analysis.commands import common
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import (
@@ -86,7 +84,6 @@ def run_study(options: argparse.Namespace) -> int:
         names = write_verdict_tables(output, verdicts)
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
-    console = common.make_console()
     judged_by = verdicts.options
     lines = [
         f"Score: {judged_by.chosen_endpoint.description} ({judged_by.endpoint_source})",
@@ -101,9 +98,7 @@ def run_study(options: argparse.Namespace) -> int:
         own += summarize_verdicts(verdicts.with_failed_runs)
         lines += [f"{describe_bottom_score(verdicts)}:", *(f"  {line}" for line in own)]
     lines += [*loaded.conflicts, *common.format_unused(loaded)]
-    lines.append(f"Tables: {len(names)} files in {output}")
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    common.print_lines([*lines, f"Tables: {len(names)} files in {output}"])
     return 0
 
 
@@ -156,11 +151,6 @@ def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
 
 def write_score_tables(folder: Path, verdicts: study.StudyVerdicts, interval: str) -> list[Path]:
     """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
-
-    Args:
-        folder: Folder of the files.
-        verdicts: Verdicts on the study.
-        interval: Method of the intervals.
 
     Returns:
         The paths of the files.
@@ -232,9 +222,7 @@ def run_thesis(options: argparse.Namespace) -> int:
                 options.jobs,
             )
         lines += [format_figure_line(item, options.figures) for item in items]
-    console = common.make_console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    common.print_lines(lines)
     return 0
 
 
@@ -275,11 +263,9 @@ def run_figures(options: argparse.Namespace) -> int:
     Raises:
         CommandError: A name is unknown, there are no runs, or nowhere to write.
     """
-    console = common.make_console()
     if options.list:
         width = max(map(len, families.list_family_names()))
-        for family in families.FAMILIES:
-            console.print(Text(f"{family.name:{width}}  {family.summary}"), soft_wrap=True)
+        common.print_lines(f"{one.name:{width}}  {one.summary}" for one in families.FAMILIES)
         return 0
     only = parse_family_names(options.families)
     choices = parse_panel_choices(options.panels)
@@ -293,8 +279,7 @@ def run_figures(options: argparse.Namespace) -> int:
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
         draw_figures(drawn, output, options.jobs)
-    for item in items:
-        console.print(Text(format_figure_line(item, output)), soft_wrap=True)
+    common.print_lines(format_figure_line(item, output) for item in items)
     return 0
 
 

@@ -20,17 +20,10 @@ class CheckSummary:
 
     Attributes:
         level: `error` or `warning`.
-        check: Its id.
         name: Name of the finding, in words.
-        framework: Framework.
-        algorithm: Algorithm.
-        task: Task.
-        runs: Number of runs with the finding.
         watched: Number of runs with a diagnosis.
         first_step: Earliest environment step of the finding.
         seen: Observation at that step.
-        remedies: Suggested remedies.
-        cells: Settings of the runs with the finding.
     """
 
     level: str
@@ -52,12 +45,10 @@ class DiagnosisSummary:
     """Findings of all checks.
 
     Attributes:
-        folders: Number of run folders.
         watched: Number of folders with a diagnosis, also of excluded runs.
         runs_with_findings: Number of these with at least one finding, by level.
         unread: Reasons why a diagnosis cannot be read, each with the number of runs.
         findings: Errors first, then by check, framework, algorithm and task.
-        notes: Number of notes by check.
     """
 
     folders: int

@@ -63,9 +63,6 @@ def separate_conflicting_runs(
     Settings must agree over a study and variant, hyperparameters over a task, algorithm and set
     of hyperparameters.
 
-    Args:
-        runs: All runs used.
-
     Returns:
         The runs in the same order, and a sentence for each place with conflicting settings.
     """
@@ -228,9 +225,6 @@ def _remove_copies(
 
 def load_run(folder: Path) -> CompletedRun | ExcludedRun:
     """Load one run folder.
-
-    Args:
-        folder: Absolute path of the run folder.
 
     Returns:
         The run if it is complete, otherwise an excluded run with the reason.

@@ -25,7 +25,6 @@ class GeneratorResults(msgspec.Struct, frozen=True):
 
     Attributes:
         original: Successes of the originals, a list per pair.
-        mutant: Successes of the mutants.
         reason: Why there are no tests; empty if there are.
         predictor_accuracy: Accuracy of the strong generator's predictor on data not trained on.
     """
@@ -45,7 +44,6 @@ class MutantResults(msgspec.Struct, frozen=True):
     """One mutant configuration.
 
     Attributes:
-        operator: Its operator.
         value: Mutated value; None if it has none.
         original_value: Value of the originals; None if it is not a number.
         mutant_seeds: Seeds of complete mutants.
@@ -65,13 +63,8 @@ class MutationSetting(msgspec.Struct, frozen=True):
     """Originals of one setting and their mutants.
 
     Attributes:
-        env: Task.
-        algorithm: Algorithm.
-        hps: Recipe of the originals.
-        framework: Framework whose code trains.
         originals: Seeds of the originals.
         steps: Environment steps that originals were trained for.
-        mutants: All configurations.
     """
 
     env: str

@@ -1,16 +1,23 @@
-"""Conversion of runs, used or excluded, to rows of a packed file and back."""
+"""Conversion of runs, used or excluded, to rows of a packed file and back.
+
+The reference runs that ship with the package are rows of the published study: trainings of all
+frameworks at equal hyperparameters. When it changes, write them again with
+`python -m parallax.analysis.data.packed docs/ladder/ladder.parquet`.
+"""
 
 import collections
 import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
+from parallax.analysis.data.published import FOLDER
 from parallax.analysis.data.runs import (
     CompletedRun,
     ExcludedRun,
@@ -43,11 +50,8 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
     """Write runs to a file atomically.
 
-    Args:
-        found: Runs read from a folder or from another file.
-        path: The file.
-        anonymize: Remove from records what only says where a run was made: host names, and all but
-            the last part of paths. Repeating it gives the same bytes.
+    `anonymize` removes from records what only says where a run was made: host names, and all but
+    the last part of paths. Repeating it gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
@@ -124,10 +128,8 @@ def read_record_text(item: CompletedRun | ExcludedRun) -> str | None:
 def read_packed(path: Path) -> RunCollection:
     """Read runs from a file, and check each as its folder would be checked.
 
-    A row that fails a check does not raise: it is excluded, with the reason.
-
-    Args:
-        path: The file; folders of runs are named as if they were in it.
+    A row that fails a check does not raise: it is excluded, with the reason. Folders of runs are
+    named as if they were in the file.
 
     Raises:
         UnusableError: It is damaged, of a later version, or contains something else.
@@ -219,11 +221,7 @@ def judge_foreign(
 ) -> CompletedRun | ExcludedRun:
     """Judge a run of another tool by itself.
 
-    Args:
-        run_id: Identity of the run.
-        folder: Its folder.
-        evaluations: Its evaluations.
-        spec: Settings from the Zoo's files, as `parse_settings` returns them.
+    `spec` has the settings that `parse_settings` returns.
     """
     timesteps = evaluations.timesteps
     requested = spec.get("n_timesteps")
@@ -271,9 +269,6 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
 
     A run is too short if another of the same task was evaluated at least one evaluation interval
     later.
-
-    Args:
-        runs: All usable runs from `judge_foreign`.
     """
     ends: dict[tuple[StudyCell, str], int] = collections.defaultdict(int)
     for run in runs:
@@ -305,3 +300,26 @@ def _hash_evaluations(run: CompletedRun) -> str:
         return str(run.path)
     parts = (run.id.cell, run.timesteps.tobytes(), run.results.tobytes(), run.ep_lengths.tobytes())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+REFERENCE_FILE = FOLDER / "reference_runs.parquet"
+_REFERENCE_VARIANT = "alignment=exact"
+
+
+def select_reference_rows(rows: Iterable[PackedRow]) -> Iterator[PackedRow]:
+    """Return the usable runs at equal hyperparameters without interventions."""
+    for row in rows:
+        parts = row["variant"].split(",")
+        is_changed = any(part.startswith("intervention=") for part in parts)
+        if row["not_used_because"] is None and _REFERENCE_VARIANT in parts and not is_changed:
+            yield row
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the reference runs of a packed study."""
+    write_rows(select_reference_rows(read_rows(Path(arguments[0]))), REFERENCE_FILE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

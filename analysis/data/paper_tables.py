@@ -99,7 +99,6 @@ class MuprlTaskResults:
 
     Attributes:
         steps: Environment steps of the originals, from `hyperparams/` of the published code.
-        operators: Scores by operator.
         sensitivity: The printed mean over operators.
     """
 

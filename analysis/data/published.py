@@ -37,11 +37,9 @@ class PublishedScore:
 
     Attributes:
         table: Name of the CSV file without its ending.
-        algorithm: ppo, td3 or sac.
         env: Task without its version, such as Hopper.
         version: Version of the task, such as v1; empty if not given.
         hps: Name of the hyperparameters; empty if there is no such recipe here.
-        framework: Framework whose code was run.
         statistic: Quantity that was averaged, such as `last evaluation` or `max over time`.
         steps: Environment steps after which it was measured.
         mean: In units of return.
@@ -49,8 +47,6 @@ class PublishedScore:
         spread_kind: `sd`, `population sd`, `thesis interval` (1.96 population sd / sqrt n),
             or empty.
         trials: Number of runs behind the mean; 0 if not given.
-        source: Publication and table or figure.
-        note: Remarks.
     """
 
     table: str
@@ -72,9 +68,6 @@ class PublishedScore:
 @functools.cache
 def read_table(name: str) -> tuple[PublishedScore, ...]:
     """Read the rows of one table.
-
-    Args:
-        name: One of `list_tables()`.
 
     Raises:
         PublishedTableError: A row cannot be parsed; the message names file, line and field.

@@ -27,7 +27,6 @@ class ReplayMetrics:
     """Replay metrics of one run folder.
 
     Attributes:
-        item: The run, used or excluded.
         cell: The setting, its variant without the replay strategy.
         name: Replay strategy, with the options in which runs of one strategy differ.
         check_steps: Environment steps at which predicted priorities were compared, int64[k].
@@ -156,8 +155,6 @@ class RunStaleness:
     """Staleness of recurrent states that one run recorded.
 
     Attributes:
-        run: The run.
-        strategy: Its hyperparameters.
         discrepancies: Environment steps, int64[n], and discrepancies, float64[n], by position.
         by_lag: Mean discrepancies over the training, by position and third; empty where the run
             recorded no lag.
@@ -172,11 +169,7 @@ class RunStaleness:
 
 
 def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], list[CompletedRun]]:
-    """Return the staleness that runs recorded, and the runs that recorded none.
-
-    Args:
-        runs: Complete runs of any algorithm.
-    """
+    """Return the staleness that runs recorded, and the runs that recorded none."""
     from parallax.harness.record import trace  # pyarrow takes half a second to load
 
     found, without = [], []

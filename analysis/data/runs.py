@@ -14,6 +14,7 @@ from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
+SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -21,9 +22,6 @@ class StudyCell:
     """One setting of a study: everything that is equal while frameworks are compared.
 
     Attributes:
-        study: Name of the study.
-        env: Environment.
-        algorithm: Algorithm.
         hps: Name of the hyperparameter set.
         variant: Options that differ from the defaults, such as `steps=20480`.
     """
@@ -34,14 +32,22 @@ class StudyCell:
     hps: str
     variant: str
 
+    @property
+    def variant_key(self) -> VariantKey:
+        """Study, algorithm and variant."""
+        return self.study, self.algorithm, self.variant
+
+    @property
+    def suite_key(self) -> SuiteKey:
+        """Study, algorithm, recipe and variant."""
+        return self.study, self.algorithm, self.hps, self.variant
+
 
 @dataclasses.dataclass(frozen=True)
 class RunId:
     """Identity of a run: setting, framework and seed.
 
     Attributes:
-        cell: The setting.
-        framework: The framework that trained.
         seed: Training seed; None if neither run.json nor the folder's name has it.
     """
 
@@ -55,17 +61,13 @@ class CompletedRun:
     """One complete run.
 
     Attributes:
-        id: Its identity.
-        path: Its folder.
         timesteps: int64[E], environment steps at each evaluation, strictly increasing.
         results: float64[E, episodes], return of each evaluation episode.
         ep_lengths: int64[E, episodes], steps of each evaluation episode.
-        spec: The specification in run.json.
         seconds: Wall-clock time from start to end; NaN if run.json has none.
         evaluation_seconds: Part of it that evaluations took; NaN if run.json has none.
         training_cpu_seconds: Of all cores, without evaluations; NaN if run.json has none.
         provenance: Machine, packages and code version; None for runs of other projects.
-        effective_hyperparameters: The unified hyperparameters that the framework was set to.
         has_conflicting_settings: Whether another run of the same path was made with different
             settings, so that `variant` had to be extended.
         record: Text of its `run.json`, if it was read from a packed file.
@@ -106,8 +108,6 @@ class ExcludedRun:
 
     Attributes:
         id: Its identity; from the path if run.json cannot be read.
-        path: The folder.
-        reason: Why it is excluded.
         completed: Whether the run itself is complete, such as a second copy of a run.
         failed: Whether training failed, by its record, or diverged, by returns that are not finite.
         record: Text of its `run.json`, if it was read from a packed file.
@@ -128,9 +128,7 @@ class RunCollection:
     """Runs as read, each by itself; `load.combine_runs` compares them with each other.
 
     Attributes:
-        root: A folder, or a file of packed runs.
         runs: Complete runs, ordered by path.
-        excluded: The others.
         links: Symbolic links to folders below `root`, which are not followed.
         foreign: Folders with evaluations of another tool, which are read only once imported.
     """
@@ -147,7 +145,6 @@ class LoadedRuns:
     """Everything found under a folder, or in a file of packed runs.
 
     Attributes:
-        root: The folder or file.
         runs: Runs that enter the statistics, ordered by path.
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
@@ -157,8 +154,6 @@ class LoadedRuns:
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.
         completed: Number of runs that meet the completeness rule.
-        used: Number of runs that enter the statistics.
-        cells: Every setting with at least one folder, in order.
         missing_seeds: Seeds without a folder that another framework has in the same setting.
     """
 
@@ -194,8 +189,6 @@ class MissingSeeds:
     """Seeds of a framework in a setting that have no run folder.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
         seeds: Seeds that another framework has in this setting.
         whole: Whether the framework has no folder at all in this setting, though it has some
             with the same algorithm elsewhere in the study.
@@ -221,9 +214,6 @@ def find_missing_seeds(folders: Sequence[CompletedRun | ExcludedRun]) -> tuple[M
     """Find the seeds that a framework lacks although another one has them in the same setting.
 
     Folders without a known seed are ignored.
-
-    Args:
-        folders: Run folders of a study.
     """
     frameworks: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     seeds: dict[StudyCell, dict[str, set[int]]] = collections.defaultdict(
@@ -250,14 +240,7 @@ def get_duration(seconds: float | None) -> float:
 def make_loaded_run(
     run_id: RunId, folder: Path, reading: RunReading, text: str | None = None
 ) -> CompletedRun | ExcludedRun:
-    """Return a run as it was read.
-
-    Args:
-        run_id: Its identity.
-        folder: Its folder.
-        reading: Its contents.
-        text: Its `run.json` from a packed file.
-    """
+    """Return a run as it was read; `text` is its `run.json` if it was packed."""
     evaluations, record = reading.evaluations, reading.record
     if not reading.complete or evaluations is None or record is None:
         why, failed = reading.reason, reading.failed

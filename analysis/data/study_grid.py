@@ -32,15 +32,7 @@ AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class RequestedRun:
-    """One run that a study requests.
-
-    Attributes:
-        algorithm: Algorithm.
-        env: Task.
-        hps: Name of the hyperparameters.
-        framework: The framework.
-        seed: Training seed.
-    """
+    """One run that a study requests."""
 
     algorithm: str
     env: str
@@ -65,8 +57,6 @@ class StudyGrid:
 
     Attributes:
         name: Its name in `parallax train -m study=...`.
-        path: The file.
-        runs: Every run, once.
     """
 
     name: str
@@ -74,11 +64,7 @@ class StudyGrid:
     runs: frozenset[RequestedRun]
 
     def format_commands(self, found: Iterable[RequestedRun]) -> tuple[str, ...]:
-        """Return command lines that train some runs of the grid, and no others.
-
-        Args:
-            found: The runs; those that are not in the grid are skipped.
-        """
+        """Return command lines that train those of some runs that are in the grid."""
         made = self.runs & set(found)
         if made == self.runs:
             return (f"parallax train -m study={self.name}",)

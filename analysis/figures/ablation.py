@@ -3,17 +3,11 @@
 import functools
 import math
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from parallax.analysis.figures.figure_spec import FigureSpec
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    SMALL_FONT,
-    get_framework_styles,
-    get_paper_rc_settings,
-)
+from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, get_framework_styles
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.verdicts.ablation import (
     CHANGES,
@@ -55,40 +49,39 @@ def draw_ablation_figure(item: AblationVerdict) -> Figure:
     longest = max(len(_format_effect_name(effect)) for effect in effects)
     left = min(0.25 + 0.068 * longest, 0.55 * PAGE_WIDTH)
     height = _HEAD + _ROW * len(effects) + _FOOT
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure = Figure(figsize=(PAGE_WIDTH, height))
-        axis = figure.add_axes(
-            (
-                left / PAGE_WIDTH,
-                _FOOT / height,
-                (PAGE_WIDTH - left - 0.15) / PAGE_WIDTH,
-                _ROW * len(effects) / height,
-            )
+    figure = Figure(figsize=(PAGE_WIDTH, height))
+    axis = figure.add_axes(
+        (
+            left / PAGE_WIDTH,
+            _FOOT / height,
+            (PAGE_WIDTH - left - 0.15) / PAGE_WIDTH,
+            _ROW * len(effects) / height,
         )
-        axis.axvline(0, color="0.3", linewidth=0.8)
-        _draw_gaps(axis, item)
-        for row, effect in enumerate(effects):
-            _draw_effect(axis, row, effect)
-        if item.single_effects and item.joint_effects:
-            axis.axhline(len(item.single_effects) - 0.5, color="0.8", linewidth=0.8)
-        axis.set_ylim(len(effects) - 0.5, -0.5)
-        axis.set_yticks(
-            range(len(effects)),
-            [_format_effect_name(effect) for effect in effects],
+    )
+    axis.axvline(0, color="0.3", linewidth=0.8)
+    _draw_gaps(axis, item)
+    for row, effect in enumerate(effects):
+        _draw_effect(axis, row, effect)
+    if item.single_effects and item.joint_effects:
+        axis.axhline(len(item.single_effects) - 0.5, color="0.8", linewidth=0.8)
+    axis.set_ylim(len(effects) - 0.5, -0.5)
+    axis.set_yticks(
+        range(len(effects)),
+        [_format_effect_name(effect) for effect in effects],
+        fontsize=SMALL_FONT,
+    )
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(f"change of the {item.score_name}")
+    title = f"{get_label(item.framework)}, {get_label(item.cell.algorithm)}, {item.cell.env}"
+    figure.text(left / PAGE_WIDTH, 1 - 0.2 / height, title, va="center")
+    if item.gaps:
+        axis.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.42 / (_ROW * len(effects))),
+            ncols=len(item.gaps),
+            frameon=False,
             fontsize=SMALL_FONT,
         )
-        axis.grid(axis="y", visible=False)
-        axis.set_xlabel(f"change of the {item.score_name}")
-        title = f"{get_label(item.framework)}, {get_label(item.cell.algorithm)}, {item.cell.env}"
-        figure.text(left / PAGE_WIDTH, 1 - 0.2 / height, title, va="center")
-        if item.gaps:
-            axis.legend(
-                loc="upper center",
-                bbox_to_anchor=(0.5, -0.42 / (_ROW * len(effects))),
-                ncols=len(item.gaps),
-                frameon=False,
-                fontsize=SMALL_FONT,
-            )
     return figure
 
 

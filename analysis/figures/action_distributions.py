@@ -6,7 +6,6 @@ Densities and means are computed, not sampled. No runs are used.
 import dataclasses
 import functools
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,12 +14,7 @@ from scipy import stats
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid
-from parallax.analysis.figures.style import (
-    LARGE_FONT,
-    PAGE_WIDTH,
-    SMALL_FONT,
-    get_paper_rc_settings,
-)
+from parallax.analysis.figures.style import LARGE_FONT, PAGE_WIDTH, SMALL_FONT
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.study import StudyResults
 
@@ -40,8 +34,6 @@ class ActionDistributions:
         clipped: float[K], density after clipping, between the bounds.
         at_bounds: Probability of the actions -1 and 1 after clipping.
         squashed: float[K], density after tanh.
-        mean_clipped: Mean action after clipping.
-        mean_squashed: Mean action after tanh.
     """
 
     actions: FloatArray
@@ -69,12 +61,7 @@ def make_action_figure_specs(_: StudyResults) -> list[FigureSpec | MissingFigure
 
 
 def compute_action_distributions(mean: float, variance: float) -> ActionDistributions:
-    """Return both distributions of actions.
-
-    Args:
-        mean: Mean of the normal distribution.
-        variance: Variance of the normal distribution.
-    """
+    """Return both distributions of actions that a normal distribution gives."""
     normal = stats.norm(mean, np.sqrt(variance))
     inside = np.linspace(-1, 1, _DENSITY_POINTS + 2)[1:-1]
     low, high = float(normal.cdf(-1)), float(normal.sf(1))
@@ -93,34 +80,31 @@ def compute_action_distributions(mean: float, variance: float) -> ActionDistribu
 def draw_action_figure(means: tuple[float, ...], variances: tuple[float, ...]) -> Figure:
     """Draw one panel per mean and variance."""
     margins = PanelMargins(left=0.5, right=0.45, top=0.32, bottom=0.36, across=0.32, down=0.14)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            len(means), len(variances), PAGE_WIDTH, 1.3, margins, True, False
-        )
-        for i, mean in enumerate(means):
-            for j, variance in enumerate(variances):
-                twin = _draw_action_panel(axes[i, j], compute_action_distributions(mean, variance))
-                axes[i, j].text(
-                    0.03,
-                    0.95,
-                    f"μ = {mean:g}, σ² = {variance:g}",
-                    transform=axes[i, j].transAxes,
-                    va="top",
-                    fontsize=SMALL_FONT,
-                )
-                if j < len(variances) - 1:
-                    twin.set_yticklabels([])
-                else:
-                    twin.set_ylabel("probability at bounds", fontsize=SMALL_FONT)
-            axes[i, 0].set_ylabel("density")
-        handles = [
-            Line2D([], [], color=_CLIP, linestyle="-", label="clipped"),
-            Line2D([], [], color=_TANH, linestyle=(0, (5, 1.5)), label="tanh"),
-        ]
-        figure.legend(
-            handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=LARGE_FONT
-        )
-        figure.text(0.5, 0.06 / figure.get_figheight(), "action", ha="center")
+    figure, axes = make_panel_grid(
+        len(means), len(variances), PAGE_WIDTH, 1.3, margins, True, False
+    )
+    for i, mean in enumerate(means):
+        for j, variance in enumerate(variances):
+            twin = _draw_action_panel(axes[i, j], compute_action_distributions(mean, variance))
+            axes[i, j].text(
+                0.03,
+                0.95,
+                f"μ = {mean:g}, σ² = {variance:g}",
+                transform=axes[i, j].transAxes,
+                va="top",
+                fontsize=SMALL_FONT,
+            )
+            if j < len(variances) - 1:
+                twin.set_yticklabels([])
+            else:
+                twin.set_ylabel("probability at bounds", fontsize=SMALL_FONT)
+        axes[i, 0].set_ylabel("density")
+    handles = [
+        Line2D([], [], color=_CLIP, linestyle="-", label="clipped"),
+        Line2D([], [], color=_TANH, linestyle=(0, (5, 1.5)), label="tanh"),
+    ]
+    figure.legend(handles=handles, loc="upper center", ncols=2, frameon=False, fontsize=LARGE_FONT)
+    figure.text(0.5, 0.06 / figure.get_figheight(), "action", ha="center")
     return figure
 
 

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -31,7 +30,6 @@ from parallax.analysis.figures.style import (
     SMALL_FONT,
     SeriesStyle,
     get_framework_styles,
-    get_paper_rc_settings,
 )
 from parallax.analysis.labels import format_range, get_label, get_recipe_label, make_file_name
 from parallax.analysis.stats.aggregates import (
@@ -65,7 +63,6 @@ class AggregateFamily:
         get_data: Takes what is drawn from the aggregates under one recipe.
         draw: Draws the titles and data of all recipes, and the rows that failed runs change.
         get_rows: Takes values by framework or pair, to find those that failed runs change.
-        mark: How these are drawn.
         lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Says in the caption what is not drawn; empty for nothing.
@@ -182,20 +179,19 @@ def draw_profile_figure(panels: tuple[tuple[str, PerformanceProfiles, ChangedRow
     )
     margins = PanelMargins(left=0.5, top=0.42, bottom=0.36)
     width = max(3.4, margins.left + (PAGE_WIDTH - margins.left) * len(panels) / 4)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
-        draw_legend(figure, styles)
-        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
-            axis.set_title(title)
-            _draw_changed_lines(axis, changed, styles)
-            for i, name in enumerate(item.names):
-                band, marks = (item.low[i], item.high[i]), (3 * i, 12)
-                draw_curve(axis, styles[name], item.thresholds, item.share[i], band, 1.2, marks)
-            axis.set_xlim(*find_threshold_range([item for _, item, _ in panels]))
-            axis.set_ylim(0, 1.02)
-            axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-        axes[0, 0].set_ylabel("share of runs above")
-        figure.text(0.53, 0.06 / figure.get_figheight(), "normalized score", ha="center")
+    figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
+    draw_legend(figure, styles)
+    for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
+        axis.set_title(title)
+        _draw_changed_lines(axis, changed, styles)
+        for i, name in enumerate(item.names):
+            band, marks = (item.low[i], item.high[i]), (3 * i, 12)
+            draw_curve(axis, styles[name], item.thresholds, item.share[i], band, 1.2, marks)
+        axis.set_xlim(*find_threshold_range([item for _, item, _ in panels]))
+        axis.set_ylim(0, 1.02)
+        axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes[0, 0].set_ylabel("share of runs above")
+    figure.text(0.53, 0.06 / figure.get_figheight(), "normalized score", ha="center")
     return figure
 
 
@@ -226,33 +222,30 @@ def draw_aggregate_figure(rows: tuple[tuple[str, AggregateScores, ChangedRows], 
         [name for _, item, changed in rows for name in (*item.names, *changed)]
     )
     margins = PanelMargins(left=0.95, top=0.54, bottom=0.36)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        height = 0.15 + 0.13 * len(styles) * len(rows)
-        figure, axes = make_panel_grid(
-            1, len(AGGREGATE_NAMES), PAGE_WIDTH, height, margins, False, True
-        )
-        draw_legend(figure, styles)
-        step = 0.8 / len(styles)
-        for k, (axis, aggregate) in enumerate(zip(axes[0], AGGREGATE_NAMES, strict=True)):
-            axis.set_title(_AGGREGATE_TITLES[aggregate])
-            for i, (_, item, changed) in enumerate(rows):
-                places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
-                for name, values in changed.items():
-                    _draw_cross(axis, float(values[k]), places[name], styles[name].color)
-                for j, name in enumerate(item.names):
-                    look, at = styles[name], places[name]
-                    ends = [item.low[j, k], item.high[j, k]]
-                    axis.plot(ends, [at, at], color=look.color, linewidth=1.2)
-                    axis.plot(
-                        item.point[j, k], at, color=look.color, marker=look.marker, markersize=3
-                    )
-            for edge in range(1, len(rows)):
-                axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
-            axis.grid(axis="y", visible=False)
-            axis.locator_params(axis="x", nbins=4)
-        axes[0, 0].set_yticks(range(len(rows)), [row[0] for row in rows])
-        axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
-        figure.text(0.55, 0.06 / figure.get_figheight(), "normalized score", ha="center")
+    height = 0.15 + 0.13 * len(styles) * len(rows)
+    figure, axes = make_panel_grid(
+        1, len(AGGREGATE_NAMES), PAGE_WIDTH, height, margins, False, True
+    )
+    draw_legend(figure, styles)
+    step = 0.8 / len(styles)
+    for k, (axis, aggregate) in enumerate(zip(axes[0], AGGREGATE_NAMES, strict=True)):
+        axis.set_title(_AGGREGATE_TITLES[aggregate])
+        for i, (_, item, changed) in enumerate(rows):
+            places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
+            for name, values in changed.items():
+                _draw_cross(axis, float(values[k]), places[name], styles[name].color)
+            for j, name in enumerate(item.names):
+                look, at = styles[name], places[name]
+                ends = [item.low[j, k], item.high[j, k]]
+                axis.plot(ends, [at, at], color=look.color, linewidth=1.2)
+                axis.plot(item.point[j, k], at, color=look.color, marker=look.marker, markersize=3)
+        for edge in range(1, len(rows)):
+            axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
+        axis.grid(axis="y", visible=False)
+        axis.locator_params(axis="x", nbins=4)
+    axes[0, 0].set_yticks(range(len(rows)), [row[0] for row in rows])
+    axes[0, 0].set_ylim(len(rows) - 0.5, -0.5)
+    figure.text(0.55, 0.06 / figure.get_figheight(), "normalized score", ha="center")
     return figure
 
 
@@ -285,22 +278,21 @@ def draw_efficiency_figure(panels: EfficiencyPanels) -> Figure:
     low, high, _ = compute_axis_limits(
         np.concatenate([*(curve.point for curve in curves), *(y for _, y in rows)]), ends
     )
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
-        draw_legend(figure, styles)
-        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
-            axis.set_title(title)
-            _draw_changed_lines(axis, changed, styles)
-            for name, curve in item.curves.items():
-                band, marks = (curve.low, curve.high), (2 * list(styles).index(name), 6)
-                draw_curve(axis, styles[name], curve.steps, curve.point, band, 1.2, marks)
-        set_step_ticks(axes[0, 0], max(float(curve.steps[-1]) for curve in curves))
-        for axis in axes[-1]:
-            align_last_tick_label(axis)
-        axes[0, 0].set_ylim(low, high)
-        axes[0, 0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes[0, 0].set_ylabel("normalized score")
-        figure.text(0.53, 0.06 / figure.get_figheight(), "environment steps", ha="center")
+    figure, axes = make_panel_grid(1, len(panels), width, 1.5, margins, True, True)
+    draw_legend(figure, styles)
+    for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
+        axis.set_title(title)
+        _draw_changed_lines(axis, changed, styles)
+        for name, curve in item.curves.items():
+            band, marks = (curve.low, curve.high), (2 * list(styles).index(name), 6)
+            draw_curve(axis, styles[name], curve.steps, curve.point, band, 1.2, marks)
+    set_step_ticks(axes[0, 0], max(float(curve.steps[-1]) for curve in curves))
+    for axis in axes[-1]:
+        align_last_tick_label(axis)
+    axes[0, 0].set_ylim(low, high)
+    axes[0, 0].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes[0, 0].set_ylabel("normalized score")
+    figure.text(0.53, 0.06 / figure.get_figheight(), "environment steps", ha="center")
     return figure
 
 
@@ -313,26 +305,25 @@ def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
     pairs = list(dict.fromkeys(found))
     margins = PanelMargins(left=1.2, top=0.24, bottom=0.36)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, len(panels)) / 4
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        height = 0.1 + 0.22 * len(pairs)
-        figure, axes = make_panel_grid(1, len(panels), width, height, margins, True, True)
-        for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
-            axis.set_title(title)
-            for pair, value in changed.items():
-                _draw_cross(axis, float(value), pairs.index(pair), "0.25")
-            axis.axvline(0.5, color="0.3", linewidth=0.8)
-            for i, pair in enumerate(item.pairs):
-                at, color = pairs.index(pair), "0.25"
-                axis.plot([item.low[i], item.high[i]], [at, at], color=color, linewidth=1.2)
-                axis.plot(item.point[i], at, color=color, marker="o", markersize=3.5)
-            axis.grid(axis="y", visible=False)
-        axes[0, 0].set_xlim(-0.03, 1.03)
-        axes[0, 0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes[0, 0].set_ylim(len(pairs) - 0.5, -0.5)
-        names = [f"{get_label(first)} over {get_label(second)}" for first, second in pairs]
-        axes[0, 0].set_yticks(range(len(pairs)), names, fontsize=SMALL_FONT)
-        text = "chance that a run of the first scores higher"
-        figure.text(0.55, 0.06 / figure.get_figheight(), text, ha="center")
+    height = 0.1 + 0.22 * len(pairs)
+    figure, axes = make_panel_grid(1, len(panels), width, height, margins, True, True)
+    for axis, (title, item, changed) in zip(axes[0], panels, strict=True):
+        axis.set_title(title)
+        for pair, value in changed.items():
+            _draw_cross(axis, float(value), pairs.index(pair), "0.25")
+        axis.axvline(0.5, color="0.3", linewidth=0.8)
+        for i, pair in enumerate(item.pairs):
+            at, color = pairs.index(pair), "0.25"
+            axis.plot([item.low[i], item.high[i]], [at, at], color=color, linewidth=1.2)
+            axis.plot(item.point[i], at, color=color, marker="o", markersize=3.5)
+        axis.grid(axis="y", visible=False)
+    axes[0, 0].set_xlim(-0.03, 1.03)
+    axes[0, 0].set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes[0, 0].set_ylim(len(pairs) - 0.5, -0.5)
+    names = [f"{get_label(first)} over {get_label(second)}" for first, second in pairs]
+    axes[0, 0].set_yticks(range(len(pairs)), names, fontsize=SMALL_FONT)
+    text = "chance that a run of the first scores higher"
+    figure.text(0.55, 0.06 / figure.get_figheight(), text, ha="center")
     return figure
 
 

@@ -3,14 +3,13 @@
 import functools
 from collections.abc import Mapping
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
+from parallax.analysis.figures.style import SeriesStyle, get_framework_styles
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
@@ -44,9 +43,7 @@ def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | Missing
 def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelResults, str]]:
     """Return each study with several levels of alignment, and the name of its figure.
 
-    Args:
-        material: The judged runs.
-        name: Name of the figure; the study's follows where there are several.
+    The name of the study follows where there are several.
     """
     several = len(material.levels) > 1
     return [
@@ -62,9 +59,8 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         "the score of doing nothing or of random actions, whichever is higher; 1 is a solved task. "
         "Own hyperparameters are those of a framework's script or library, equal ones are of one "
         "recipe. With equal updates, known differences in the code of an update are removed too; "
-        "initial weights still differ. Right: how far "
-        "frameworks spread (standard deviation without the noise of seeds, 95% bootstrap "
-        "interval); n is the number of runs."
+        "initial weights still differ. Right: how far frameworks spread (standard deviation "
+        "without the noise of seeds, 95% bootstrap interval); n is the number of runs."
     )
     if results.decomposition:
         caption += (
@@ -85,19 +81,18 @@ def draw_level_figure(results: LevelResults) -> Figure:
     strips = sum(heights.values())
     top, bottom = 0.42, 0.36 + (0.62 + 4 * _BAR if shares else 0.0)
     height = top + strips + bottom
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure = Figure(figsize=(_WIDTH, height))
-        axis = figure.add_axes(
-            (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
-        )
-        _set_score_axis(axis, results, strips)
-        offset = 0.0
-        for task, levels in rows.items():
-            _draw_task(axis, offset, task, levels, styles)
-            offset += heights[task]
-        _draw_legend(figure, styles)
-        if shares:
-            _draw_shares(figure, shares, height)
+    figure = Figure(figsize=(_WIDTH, height))
+    axis = figure.add_axes(
+        (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
+    )
+    _set_score_axis(axis, results, strips)
+    offset = 0.0
+    for task, levels in rows.items():
+        _draw_task(axis, offset, task, levels, styles)
+        offset += heights[task]
+    _draw_legend(figure, styles)
+    if shares:
+        _draw_shares(figure, shares, height)
     return figure
 
 
@@ -185,9 +180,7 @@ def _draw_strip(
 def describe_spread(spread: LevelSpread, frameworks: int) -> str:
     """Return the spread of a strip with its interval and number of runs, in two or three lines.
 
-    Args:
-        spread: Scores at one level.
-        frameworks: Number of frameworks in the study; a strip with fewer says so.
+    A strip with fewer frameworks than the study says so.
     """
     some = len(spread.scores)
     lacking = "" if some == frameworks else f", {some} of {frameworks}"

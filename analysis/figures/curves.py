@@ -68,8 +68,6 @@ class CurveGrid:
     """The content of a page.
 
     Attributes:
-        rows: Label of each row.
-        columns: Label of each column.
         panels: Lines of each panel by row and column; empty if nothing was run.
         kind: What lines represent: `frameworks` or `algorithms`.
         marks: Scores beside the curves, by row.
@@ -111,13 +109,7 @@ def make_curve_grid_figure_spec(
 ) -> FigureSpec:
     """Return a page of curves with its caption.
 
-    Args:
-        name: Name of the files.
-        title: What it shows.
-        grid: The content.
-        method: Method of the intervals.
-        context: What all panels share, for the caption.
-        cells: Settings of the runs behind it.
+    `context` says what all panels share.
     """
     grid = grid.drop_single_lines()
     caption = (
@@ -148,29 +140,28 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
         line.size != (usual, usual) for panel in grid.panels[0] for line in panel
     )
     margins = PanelMargins(left=0.56 + 0.11 * most, bottom=0.36, top=top + above / 72)
-    with matplotlib.rc_context(style.get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
-        )
-        draw_legend(figure, styles, grid.mark_names)
-        for axis, column in zip(axes[0], grid.columns, strict=True):
-            axis.set_title(column, pad=3 + above)
-        set_step_axis(axes[0, 0], grid.lines)  # all panels share it
-        for axis in axes[-1]:
-            align_last_tick_label(axis)
-        marks = grid.marks or ((),) * len(grid.rows)
-        for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
-            label_row(row[0], text)
-            fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
-            for axis, lines in zip(row, panels, strict=True):
-                draw_lines(axis, lines, styles)
-                score_marks.draw_score_marks(axis, beside, along="y")
-                annotate_unusual_sizes(axis, lines, usual)
-                if not lines:
-                    axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
-        height = figure.get_figheight()
-        figure.text(0.5, 0.06 / height, "environment steps", ha="center")
-        figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
+    figure, axes = make_panel_grid(
+        len(grid.rows), len(grid.columns), width, 0.98, margins, True, "row"
+    )
+    draw_legend(figure, styles, grid.mark_names)
+    for axis, column in zip(axes[0], grid.columns, strict=True):
+        axis.set_title(column, pad=3 + above)
+    set_step_axis(axes[0, 0], grid.lines)  # all panels share it
+    for axis in axes[-1]:
+        align_last_tick_label(axis)
+    marks = grid.marks or ((),) * len(grid.rows)
+    for row, panels, text, beside in zip(axes, grid.panels, labels, marks, strict=True):
+        label_row(row[0], text)
+        fit_return_axis(row[0], list(itertools.chain(*panels)), beside)
+        for axis, lines in zip(row, panels, strict=True):
+            draw_lines(axis, lines, styles)
+            score_marks.draw_score_marks(axis, beside, along="y")
+            annotate_unusual_sizes(axis, lines, usual)
+            if not lines:
+                axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
+    height = figure.get_figheight()
+    figure.text(0.5, 0.06 / height, "environment steps", ha="center")
+    figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
     return figure
 
 
@@ -191,12 +182,7 @@ def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[Curve
 
 
 def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
-    """Return the recipes that several frameworks were run under; others as `OWN`.
-
-    Args:
-        material: The judged runs.
-        cells: Settings of one algorithm.
-    """
+    """Return the recipes that several frameworks ran an algorithm under; others as `OWN`."""
     users: dict[str, set[str]] = {}
     for cell, framework in material.curves:
         if cell in cells:
@@ -362,12 +348,7 @@ def make_variant_figure_specs(
 ) -> list[FigureSpec]:
     """One page per value of a setting: left without it, right with it.
 
-    Args:
-        material: The judged runs.
-        name: Name of the family.
-        key: Name of the setting in variants.
-        title: What the pages show.
-        headings: Titles of the columns for a value.
+    `key` names the setting in variants; `headings` returns the titles of the columns for a value.
     """
     pages = []
     found = find_variant_pairs(material, key)
@@ -491,9 +472,7 @@ _MIN_WIDTH = 6.0  # inches; a legend and a caption need some room
 def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
     """Return a figure of all panels, with legend above and caption below.
 
-    Args:
-        panels: At least one, with at least one curve among them.
-        method: The interval's method, for the caption.
+    At least one panel must have a curve.
     """
     grid = arrange_panels(panels)
     curves = [one for panel in panels for one in (*panel.curves, *panel.with_failed_runs)]

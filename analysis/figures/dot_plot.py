@@ -40,10 +40,7 @@ def compute_score_axis_limits(
 ) -> ScoreAxisLimits:
     """Return a frame that holds all seeds and means, and intervals unless they are very wide.
 
-    Args:
-        lines: At least one with a used run.
-        usual: Usual number of runs; other numbers are written beside the scores.
-        marks: Scores beside them; those far from all others do not widen the axis.
+    At least one line must have a used run. Marks far from all scores do not widen the axis.
     """
     used = [line for line in lines if line.size[0]]
     ends = [end for line in used for end in (line.final.low, line.final.high)]
@@ -68,12 +65,7 @@ def draw_score_dots(
 ) -> None:
     """Draw final scores, each at its height.
 
-    Args:
-        axis: Axes to draw on.
-        spots: Heights and scores.
-        styles: Styles by name.
-        frame: Limits of the axis.
-        usual: Usual number of runs; other numbers are written beside the scores.
+    Numbers of runs other than the usual one are written beside the scores.
     """
     axis.set_xlim(frame.low, frame.edge)
     axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))

@@ -20,13 +20,7 @@ from parallax.analysis.verdicts.study import StudyResults
 
 @dataclasses.dataclass(frozen=True)
 class FigureFamily:
-    """Figures that show the same thing of different parts of a study.
-
-    Attributes:
-        name: Name on the command line.
-        summary: What it shows.
-        sheets: Lists its figures, and those that have no data.
-    """
+    """Figures that show the same thing of different parts of a study."""
 
     name: str
     summary: str

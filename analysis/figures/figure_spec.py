@@ -28,10 +28,8 @@ class FigureSpec:
 
     Attributes:
         name: Name of its files, without ending.
-        title: What it shows, in a few words.
         caption: What its parts mean, which interval, how many runs.
         cells: Settings of the runs behind it.
-        draw: Draws it; takes no arguments.
         is_main: Whether pages in Markdown show it.
     """
 
@@ -39,18 +37,18 @@ class FigureSpec:
     title: str
     caption: str
     cells: tuple[StudyCell, ...]
-    draw: Callable[[], Figure]
+    draw_content: Callable[[], Figure]
     is_main: bool = False
+
+    def draw(self) -> Figure:
+        """Draw it with the settings that figures of pages share."""
+        with matplotlib.rc_context(get_paper_rc_settings()):
+            return self.draw_content()
 
 
 @dataclasses.dataclass(frozen=True)
 class MissingFigure:
-    """A figure for which there are no data.
-
-    Attributes:
-        name: Name that its files would have.
-        reason: What is missing.
-    """
+    """A figure for which there are no data."""
 
     name: str
     reason: str
@@ -133,10 +131,7 @@ def render_figure(
 ) -> FigureFiles:
     """Return the files of one figure: the same bytes for the same sheet.
 
-    Args:
-        sheet: The figure.
-        kinds: `png`, `pdf`, `webp`.
-        dpi: Resolution of a PNG.
+    Kinds are `png`, `pdf` and `webp`.
     """
     with matplotlib.rc_context(get_paper_rc_settings()), _pause_garbage_collection():
         return _figure_to_files(sheet.draw(), kinds, dpi)
@@ -166,11 +161,7 @@ def render_figures(
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
     """Draw figures in their order, `jobs` at a time.
 
-    Args:
-        sheets: The figures.
-        kinds: `png`, `pdf`, `webp`.
-        dpi: Resolution of PNGs.
-        jobs: Processes; 1 draws in this one.
+    One job draws in this process.
     """
     jobs = min(jobs, len(sheets))
     if jobs <= 1:

@@ -7,7 +7,6 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -35,12 +34,7 @@ from parallax.analysis.figures.score_marks import (
     list_mark_names,
     list_score_marks,
 )
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    SeriesStyle,
-    get_framework_styles,
-    get_paper_rc_settings,
-)
+from parallax.analysis.figures.style import PAGE_WIDTH, SeriesStyle, get_framework_styles
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
     get_label,
@@ -62,7 +56,6 @@ class TaskPanel:
     """One task.
 
     Attributes:
-        env: Its name.
         lines: Frameworks by set of hyperparameters, in the order of the page.
         marks: Policies without training, and published scores under any of the sets.
     """
@@ -129,16 +122,13 @@ def draw_interval_figure(panels: tuple[TaskPanel, ...], labels: tuple[str, ...])
     height = 0.3 + 0.13 * len(labels) * max(2, len(styles))
     margins = PanelMargins(left=0.85, top=0.62, bottom=0.34, down=0.5, across=0.14)
     width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _INTERVAL_COLUMNS
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
-        draw_legend(
-            figure, styles, list_mark_names(mark for panel in panels for mark in panel.marks)
-        )
-        for axis, panel in zip(axes.flat, panels, strict=False):
-            _draw_task_panel(axis, panel, labels, styles, get_usual_size(lines))
-        for axis in axes.flat[len(panels) :]:
-            axis.set_axis_off()
-        figure.text(0.5, 0.05 / figure.get_figheight(), "score", ha="center")
+    figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
+    draw_legend(figure, styles, list_mark_names(mark for panel in panels for mark in panel.marks))
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        _draw_task_panel(axis, panel, labels, styles, get_usual_size(lines))
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    figure.text(0.5, 0.05 / figure.get_figheight(), "score", ha="center")
     return figure
 
 
@@ -176,13 +166,7 @@ _OVERVIEW_COLUMNS = 3
 
 @dataclasses.dataclass(frozen=True)
 class OverviewPanel:
-    """One algorithm on one task.
-
-    Attributes:
-        title: Algorithm, task and recipe.
-        lines: One per framework.
-        marks: Policies without training, and the published score.
-    """
+    """One algorithm on one task."""
 
     title: str
     lines: tuple[CurveLine, ...]
@@ -244,13 +228,10 @@ def _make_overview_figure_spec(
     if unknown:
         how = f" Scores are not normalized, since no scale is known for {', '.join(unknown)}."
     caption = (
-        f"{title}. Filled: mean over seeds of the "
-        f"{options.chosen_endpoint.description}. Circles: seeds."
-        f"{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an arrow "
-        "where one goes on."
-        f"{how}{describe_marks(names)} n: runs "
-        "requested, completed and used of each framework; where it differs, a row says "
-        "used/requested."
+        f"{title}. Filled: mean over seeds of the {options.chosen_endpoint.description}. Circles: "
+        f"seeds.{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an "
+        f"arrow where one goes on.{how}{describe_marks(names)} n: runs requested, completed and "
+        "used of each framework; where it differs, a row says used/requested."
     )
     behind = [
         own
@@ -318,25 +299,24 @@ def draw_overview_figure(
     rows = math.ceil(len(panels) / columns)
     margins = PanelMargins(left=0.62, top=0.52, bottom=0.34, down=0.52, across=0.16)
     width = PAGE_WIDTH if columns > 1 else PAGE_WIDTH * 0.6
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        height = 0.16 + 0.16 * len(styles)
-        figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
-        draw_legend(figure, {}, list_mark_names(mark for one in panels for mark in one.marks))
-        shared = [mark for panel in panels for mark in panel.marks]
-        for axis, panel in zip(axes.flat, panels, strict=False):
-            usual = get_usual_size(panel.lines)
-            axis.set_title(f"{panel.title}, n = {usual}")
-            places = {name: i for i, name in enumerate(styles)}
-            spots = [(float(places[line.name]), line) for line in panel.lines]
-            scope = (lines, shared) if is_normalized else (panel.lines, panel.marks)
-            frame = compute_score_axis_limits(scope[0], usual, scope[1])
-            draw_score_dots(axis, spots, styles, frame, usual)
-            draw_score_marks(axis, panel.marks, along="x")
-            axis.set_ylim(len(styles) - 0.5, -0.5)
-            axis.set_yticks(range(len(styles)), [get_label(name) for name in styles])
-            axis.grid(axis="y", visible=False)
-        for axis in axes.flat[len(panels) :]:
-            axis.set_axis_off()
-        text = "normalized score" if is_normalized else "score"
-        figure.text(0.5, 0.05 / figure.get_figheight(), text, ha="center")
+    height = 0.16 + 0.16 * len(styles)
+    figure, axes = make_panel_grid(rows, columns, width, height, margins, False, True)
+    draw_legend(figure, {}, list_mark_names(mark for one in panels for mark in one.marks))
+    shared = [mark for panel in panels for mark in panel.marks]
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        usual = get_usual_size(panel.lines)
+        axis.set_title(f"{panel.title}, n = {usual}")
+        places = {name: i for i, name in enumerate(styles)}
+        spots = [(float(places[line.name]), line) for line in panel.lines]
+        scope = (lines, shared) if is_normalized else (panel.lines, panel.marks)
+        frame = compute_score_axis_limits(scope[0], usual, scope[1])
+        draw_score_dots(axis, spots, styles, frame, usual)
+        draw_score_marks(axis, panel.marks, along="x")
+        axis.set_ylim(len(styles) - 0.5, -0.5)
+        axis.set_yticks(range(len(styles)), [get_label(name) for name in styles])
+        axis.grid(axis="y", visible=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    text = "normalized score" if is_normalized else "score"
+    figure.text(0.5, 0.05 / figure.get_figheight(), text, ha="center")
     return figure

@@ -5,7 +5,6 @@ import difflib
 import functools
 import math
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -45,7 +44,6 @@ from parallax.analysis.figures.style import (
     SeriesStyle,
     get_algorithm_styles,
     get_framework_styles,
-    get_paper_rc_settings,
 )
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
@@ -69,9 +67,7 @@ class HighlightPanels:
     """Some settings, each with curves and final scores.
 
     Attributes:
-        panels: Title, lines and marks of each.
         kind: What lines represent: `frameworks` or `algorithms`.
-        shared: Whether all panels share their axes.
     """
 
     panels: tuple[HighlightPanel, ...]
@@ -105,25 +101,24 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
     margins = PanelMargins(left=0.55, top=top, bottom=0.36, across=0.32, down=0.2)
     # An empty row between the blocks holds the titles of the lower one.
     heights = ([1.25, 0.13 * len(styles) + 0.1, 0.05 + 0.1 * titles] * rows)[:-1]
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
-        figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
-        draw_legend(figure, styles, names)
-        for axis in axes.flat:
-            axis.set_axis_off()
-        for i, panel in enumerate(content.panels):
-            row, column = divmod(i, columns)
-            _draw_highlight_panel(
-                axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles
-            )
-            if column == 0:
-                axes[3 * row, 0].set_ylabel("mean return")
-        figure.text(
-            0.5,
-            0.06 / figure.get_figheight(),
-            "above: over environment steps; below: score",
-            ha="center",
+    width = margins.left + (PAGE_WIDTH - margins.left) * max(2, columns) / _COLUMNS
+    figure, axes = make_panel_grid(len(heights), columns, width, heights, margins)
+    draw_legend(figure, styles, names)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for i, panel in enumerate(content.panels):
+        row, column = divmod(i, columns)
+        _draw_highlight_panel(
+            axes[3 * row, column], axes[3 * row + 1, column], panel, content, styles
         )
+        if column == 0:
+            axes[3 * row, 0].set_ylabel("mean return")
+    figure.text(
+        0.5,
+        0.06 / figure.get_figheight(),
+        "above: over environment steps; below: score",
+        ha="center",
+    )
     return figure
 
 
@@ -266,22 +261,14 @@ def make_highlight_figure_spec(
 ) -> FigureSpec:
     """Return a figure of settings with its caption.
 
-    Args:
-        material: The judged runs.
-        name: Name of its files.
-        title: What it shows.
-        how: How the settings were chosen.
-        content: The settings.
-        context: Study and variant, in words.
-        cells: Settings of the runs behind it.
+    `how` says how the settings were chosen.
     """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
         f"Below: scores ({material.verdicts.options.chosen_endpoint.description}), a circle per "
         f"seed.{describe_failed_runs(content.lines)}{describe_failed_curves(content.lines)} Bands "
-        f"and lines: {describe_interval(material.method)}; an arrow where a line goes on."
-        f"{describe_marks(list_mark_names(content.marks))} "
-        f"{describe_sizes(content.lines)}."
+        f"and lines: {describe_interval(material.method)}; an arrow where a line goes "
+        f"on.{describe_marks(list_mark_names(content.marks))} {describe_sizes(content.lines)}."
     )
     return FigureSpec(
         name, title, caption, tuple(cells), functools.partial(draw_highlight_figure, content)
@@ -300,7 +287,6 @@ class PanelChoice:
     """One figure to be drawn.
 
     Attributes:
-        name: Name of its files.
         settings: Task, algorithm and hyperparameters of each panel. Algorithm `all` stands for a
             panel per framework with every algorithm; hyperparameters `own` for each framework's.
     """
@@ -332,8 +318,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
     if len({algorithm == ALL_ALGORITHMS for _, algorithm, _ in settings}) > 1:
         raise UnknownPanelError(
             f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one "
-            "figure. "
-            "Give --panels twice."
+            "figure. Give --panels twice."
         )
     return PanelChoice(make_file_name(name), tuple(settings))
 

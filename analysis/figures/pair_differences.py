@@ -10,7 +10,6 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -22,12 +21,7 @@ from parallax.analysis import labels
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid, place_legend
-from parallax.analysis.figures.style import (
-    PAGE_WIDTH,
-    SMALL_FONT,
-    VERDICT_LINE_COLORS,
-    get_paper_rc_settings,
-)
+from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, VERDICT_LINE_COLORS
 from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
@@ -53,15 +47,11 @@ class PairDifference:
     """One row of a panel.
 
     Attributes:
-        name: Text at its left.
         difference: Of the means, in margins.
         low: Lower end of the 95% interval, in margins; NaN where there is none.
-        high: Upper end.
         statement: What is shown of the pair, one of `_STATEMENTS`.
-        is_learned: Whether both frameworks are shown to have learned.
         with_failed_runs: The difference with failed trainings at the bottom of the task's range, in
             margins; NaN where none failed.
-        failed_statement: What is shown of the pair with failed trainings at the bottom.
     """
 
     name: str
@@ -79,7 +69,6 @@ class DifferencePanel:
     """Some pairs.
 
     Attributes:
-        title: What they share.
         rows: The pairs by name; those that were not run are missing.
     """
 
@@ -92,8 +81,6 @@ class DifferenceGrid:
     """A figure: panels that share both axes.
 
     Attributes:
-        names: Rows of every panel, in order.
-        columns: Number of panels in a row.
         panels: The panels, row by row; None where nothing was run.
     """
 
@@ -106,17 +93,15 @@ def make_pair_difference_figure_specs(material: StudyResults) -> list[FigureSpec
     """One forest plot per algorithm and variant."""
     defaults = collections.defaultdict(list)
     for item in material.verdicts.defaults:
-        defaults[item.cell.study, item.cell.algorithm, item.cell.variant].append(item)
+        defaults[item.cell.variant_key].append(item)
     pages: list[FigureSpec | MissingFigure] = []
     for part in material.parts:
-        own = defaults[part.study, part.algorithm, part.variant]
-        items = [item for item in (*part.pairs, *own) if item.margin.size > 0]
+        key = part.study, part.algorithm, part.variant
+        items = [item for item in (*part.pairs, *defaults[key]) if item.margin.size > 0]
         treated = [
             item
             for item in material.verdicts.intention_to_treat
-            if item.margin.size > 0
-            and (item.cell.study, item.cell.algorithm, item.cell.variant)
-            == (part.study, part.algorithm, part.variant)
+            if item.margin.size > 0 and item.cell.variant_key == key
         ]
         if len({_get_key(item) for item in (*items, *treated)}) > 1:
             pages.append(_make_figure_spec(material, part, items, treated))
@@ -174,10 +159,7 @@ def _arrange_pairs(
 ) -> DifferenceGrid:
     """Return a panel per task and recipe, or with a single pair a panel per recipe.
 
-    Args:
-        material: The study.
-        complete: Pairs, complete runs alone.
-        treated: Pairs with failed trainings at the bottom.
+    Of `treated` pairs, failed trainings are at the bottom.
     """
     failed = {_get_key(item): item for item in treated}
     found_complete = {_get_key(item) for item in complete}
@@ -266,29 +248,28 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
     across = max(1, int(width / _LEGEND_ENTRY))
     top = 0.52 + 0.13 * ((len(handles) - 1) // across)
     margins = PanelMargins(left=1.2, top=top, bottom=0.36, down=0.52, across=0.2)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        height = 0.1 + _ROW * len(grid.names)
-        figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
-        # All panels share both axes. Limits are set once, since setting them visits all panels, and
-        # first, since otherwise each mark would compute the limits again.
-        axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
-        reach = find_axis_reach(pairs)
-        axes[0, 0].set_xlim(-reach, reach)
-        axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
-        axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
-        panels = [*grid.panels, *[None] * (axes.size - len(grid.panels))]
-        for i, (axis, panel) in enumerate(zip(axes.flat, panels, strict=True)):
-            if panel is None:
-                axis.set_axis_off()
-                continue
-            # Rows are named at the first panel of a line, which need not be in the first column.
-            is_first = not any(panels[i - i % grid.columns : i])
-            axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
-            _draw_panel(axis, panel, grid.names, reach)
-        columns = min(len(handles), across)
-        place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
-        text = "difference in units of the equivalence margin"
-        figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
+    height = 0.1 + _ROW * len(grid.names)
+    figure, axes = make_panel_grid(rows, grid.columns, width, height, margins, True, True)
+    # All panels share both axes. Limits are set once, since setting them visits all panels, and
+    # first, since otherwise each mark would compute the limits again.
+    axes[0, 0].xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 5, 10]))
+    reach = find_axis_reach(pairs)
+    axes[0, 0].set_xlim(-reach, reach)
+    axes[0, 0].set_ylim(len(grid.names) - 0.4, -0.6)
+    axes[0, 0].set_yticks(range(len(grid.names)), grid.names, fontsize=SMALL_FONT)
+    panels = [*grid.panels, *[None] * (axes.size - len(grid.panels))]
+    for i, (axis, panel) in enumerate(zip(axes.flat, panels, strict=True)):
+        if panel is None:
+            axis.set_axis_off()
+            continue
+        # Rows are named at the first panel of a line, which need not be in the first column.
+        is_first = not any(panels[i - i % grid.columns : i])
+        axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
+        _draw_panel(axis, panel, grid.names, reach)
+    columns = min(len(handles), across)
+    place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
+    text = "difference in units of the equivalence margin"
+    figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure
 
 

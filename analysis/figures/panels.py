@@ -33,9 +33,7 @@ def compute_return_limits(
 ) -> tuple[float, float, bool]:
     """Return the limits of the return axis that keep the curves readable.
 
-    Args:
-        curves: At least one curve.
-        marks: Scores beside them; those far from all curves do not widen the axis.
+    Marks far from all curves do not widen the axis.
 
     Returns:
         Lower and upper limit, and whether they cut an interval off.
@@ -98,14 +96,8 @@ def make_panel_grid(
 ) -> tuple[Figure, AxesGrid]:
     """Return a figure with rows x columns panels.
 
-    Args:
-        rows: Number of rows.
-        columns: Number of columns.
-        width: Of the figure, in inches.
-        heights: Of a panel, in inches, or one for each row.
-        margins: Space around and between panels.
-        sharex: As in Matplotlib.
-        sharey: As in Matplotlib.
+    Width and heights are in inches; heights are of each panel, or one for each row. `sharex` and
+    `sharey` are Matplotlib's.
     """
     each = [heights] * rows if isinstance(heights, int | float) else list(heights)
     inner = sum(each) + margins.down * (rows - 1)
@@ -134,13 +126,7 @@ def make_panel_grid(
 def draw_legend(
     figure: Figure, styles: Mapping[str, SeriesStyle], marks: Sequence[str] = ()
 ) -> None:
-    """Draw a line of names at the top of a figure, and one of marks below it.
-
-    Args:
-        figure: Figure to draw on.
-        styles: Frameworks or algorithms.
-        marks: Names of scores that are marked on the axes.
-    """
+    """Draw a line of names at the top of a figure, and one of marks below it."""
     handles = [
         Line2D(
             [],
@@ -211,12 +197,7 @@ class CurveLine:
     """A curve with its band.
 
     Attributes:
-        name: Framework or algorithm.
         steps: int[K], environment steps.
-        mean: float[K], mean return.
-        low: float[K], lower end of the interval.
-        high: float[K], upper end.
-        final: Final score with its interval.
         size: Runs used/requested.
         scores: float[n], final score of each seed; empty if unknown.
         seeds: Steps and mean returns of each seed where there are too few for a band.
@@ -251,14 +232,8 @@ def make_curve_line(
 ) -> CurveLine:
     """Return a line for a curve, with intervals cut off at the possible returns.
 
-    With fewer than three seeds there is no interval, and single seeds are drawn instead.
-
-    Args:
-        name: Framework or algorithm.
-        curve: The curve.
-        final: Final score with its interval.
-        group: The runs behind both.
-        bounds: Least and largest possible return; scores beyond them widen the bounds.
+    With fewer than three seeds there is no interval, and single seeds are drawn instead. Scores
+    beyond the bounds widen them.
     """
     steps = curve.steps.astype(np.float64)
     scores = np.empty(0) if group.scores is None else group.scores
@@ -288,14 +263,7 @@ def make_failed_line(name: str, requested: int) -> CurveLine:
 def clip_to_bounds(
     low: FloatArray, high: FloatArray, data: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of intervals, not beyond known bounds; data beyond them widen the bounds.
-
-    Args:
-        low: float[K], lower ends; NaN stays.
-        high: float[K], upper ends.
-        data: float[m], observed values.
-        bounds: Least and largest possible value.
-    """
+    """Return the ends of intervals, not beyond known bounds; data beyond them widen these."""
     least, most = min([bounds[0], *data]), max([bounds[1], *data])
     return np.maximum(low, least), np.minimum(high, most)
 
@@ -325,14 +293,8 @@ def draw_curve(
 ) -> None:
     """One curve with its band, where it has one.
 
-    Args:
-        axis: Axes to draw on.
-        look: Its colour, dashes and mark.
-        steps: float[n].
-        middle: float[n].
-        band: Lower and upper ends, float[n] each.
-        width: Width of the line, in points.
-        marks: First point that has a mark, and the step from one mark to the next.
+    `width` is in points; `marks` has the first point with a mark, and the step from one to the
+    next.
     """
     if np.isfinite(band[0]).any():
         axis.fill_between(steps, *band, color=look.color, alpha=0.15, linewidth=0)
@@ -353,10 +315,7 @@ def fit_return_axis(
 ) -> None:
     """Fit the return axis to all curves, also those of panels that share it, with few ticks.
 
-    Args:
-        axis: Axes to change.
-        lines: All lines that share the axis.
-        marks: Scores beside them; those far from all curves do not widen the axis.
+    Marks far from all curves do not widen the axis.
     """
     shown = [line for line in lines if len(line.mean)]
     if not shown:
@@ -376,9 +335,7 @@ def fit_return_axis(
 def set_step_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
     """Set the axis of steps from 0 to the last evaluation of any line.
 
-    Args:
-        axis: Axes to change; panels that share its axis of steps get the same one.
-        lines: All lines of panels that share the axis.
+    Panels that share the axis get the same one.
     """
     set_step_ticks(
         axis, max((float(line.steps[-1]) for line in lines if len(line.steps)), default=1.0)
@@ -388,9 +345,7 @@ def set_step_axis(axis: Axes, lines: Sequence[CurveLine]) -> None:
 def set_step_ticks(axis: Axes, end: float) -> None:
     """Set the axis of steps from 0 to an end, which has its own tick.
 
-    Args:
-        axis: Axes to change; panels that share its axis of steps get the same one.
-        end: Last step.
+    Panels that share the axis get the same one.
     """
     even = MaxNLocator(3, steps=[1, 2, 5, 10]).tick_values(0, end)
     ticks = [*(tick for tick in even if 0 <= tick < 0.8 * end), end]

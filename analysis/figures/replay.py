@@ -4,7 +4,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +12,7 @@ from parallax.analysis.data.replay_metrics import SEQUENCE_POSITIONS
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.panels import MIN_SEEDS_OF_BAND, PanelMargins, make_panel_grid
-from parallax.analysis.figures.style import PAGE_WIDTH, PALETTE, SMALL_FONT, get_paper_rc_settings
+from parallax.analysis.figures.style import PAGE_WIDTH, PALETTE, SMALL_FONT
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
 from parallax.analysis.verdicts import replay
@@ -53,26 +52,25 @@ def draw_replay_figure(ways: Sequence[replay.ReplayStrategyResult]) -> Figure:
     palette = PALETTE
     ordered = sorted(ways, key=lambda way: replay.get_strategy_order(way.name))
     colors = {way.name: palette[i % len(palette)] for i, way in enumerate(ordered)}
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
-        for number, way in enumerate(ordered):
-            look: dict[str, object] = {
-                "color": colors[way.name],
-                "marker": _MARKERS[number % len(_MARKERS)],
-            }
-            _draw_strategy_curve(axes[0, 0], way, look)
-            _draw_errors(axes[0, 1], way, look)
-        _draw_costs(axes[0, 2], [way for way in ordered if way.seconds["sampling"].n])
-        axes[0, 0].set(title="return", xlabel="environment steps")
-        axes[0, 1].set(title="error of priorities, %", xlabel="third of training")
-        axes[0, 1].set_yscale("log")
-        axes[0, 1].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes[0, 1].yaxis.set_minor_formatter(lambda value, _: "")
-        axes[0, 1].axhline(10, color="0.6", linewidth=0.7, linestyle=":")
-        axes[0, 1].set_xticks([1, 2, 3])
-        axes[0, 2].set(title="CPU time of a minibatch, µs")
-        handles, names = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False)
+    figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
+    for number, way in enumerate(ordered):
+        look: dict[str, object] = {
+            "color": colors[way.name],
+            "marker": _MARKERS[number % len(_MARKERS)],
+        }
+        _draw_strategy_curve(axes[0, 0], way, look)
+        _draw_errors(axes[0, 1], way, look)
+    _draw_costs(axes[0, 2], [way for way in ordered if way.seconds["sampling"].n])
+    axes[0, 0].set(title="return", xlabel="environment steps")
+    axes[0, 1].set(title="error of priorities, %", xlabel="third of training")
+    axes[0, 1].set_yscale("log")
+    axes[0, 1].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[0, 1].yaxis.set_minor_formatter(lambda value, _: "")
+    axes[0, 1].axhline(10, color="0.6", linewidth=0.7, linestyle=":")
+    axes[0, 1].set_xticks([1, 2, 3])
+    axes[0, 2].set(title="CPU time of a minibatch, µs")
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False)
     return figure
 
 
@@ -134,8 +132,7 @@ def make_staleness_figure_spec(setting: replay.StalenessSetting) -> FigureSpec:
     caption = (
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}): distance of action "
         "values from those of the states that actors had, by the largest value, in equal parts of "
-        "the training; means over runs with 95% t intervals. Dashed: zero state. "
-        f"Runs: {counts}."
+        f"the training; means over runs with 95% t intervals. Dashed: zero state. Runs: {counts}."
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, setting.framework, cell.variant)
     name = make_file_name("discrepancy", *place)
@@ -148,19 +145,18 @@ def draw_staleness_figure(setting: replay.StalenessSetting) -> Figure:
     """Draw a line for each strategy."""
     lengths = sorted({item.strategy.burn_in for item in setting.strategies})
     colors = dict(zip(lengths, PALETTE[: len(lengths)], strict=True))
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure = Figure(figsize=(PAGE_WIDTH, _STALENESS_HEIGHT), layout="constrained")
-        for axis, place in zip(
-            figure.subplots(1, len(SEQUENCE_POSITIONS)), SEQUENCE_POSITIONS, strict=True
-        ):
-            for item in setting.strategies:
-                _draw_staleness_line(axis, item, place, colors[item.strategy.burn_in])
-            axis.set_title(f"{place} step after burn-in")
-            axis.set_xlabel("part of the training")
-            axis.set_ylim(bottom=0)
-            axis.xaxis.get_major_locator().set_params(integer=True)
-        figure.axes[0].set_ylabel("Q-value discrepancy")
-        figure.axes[0].legend(fontsize=SMALL_FONT, frameon=False)
+    figure = Figure(figsize=(PAGE_WIDTH, _STALENESS_HEIGHT), layout="constrained")
+    for axis, place in zip(
+        figure.subplots(1, len(SEQUENCE_POSITIONS)), SEQUENCE_POSITIONS, strict=True
+    ):
+        for item in setting.strategies:
+            _draw_staleness_line(axis, item, place, colors[item.strategy.burn_in])
+        axis.set_title(f"{place} step after burn-in")
+        axis.set_xlabel("part of the training")
+        axis.set_ylim(bottom=0)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    figure.axes[0].set_ylabel("Q-value discrepancy")
+    figure.axes[0].legend(fontsize=SMALL_FONT, frameon=False)
     return figure
 
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from parallax.analysis.data.published import find_reproduction_targets
 from parallax.analysis.data.runs import CompletedRun, StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
-from parallax.analysis.stats.endpoints import Endpoint
+from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED
 from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.study import StudyResults
@@ -42,10 +42,8 @@ def list_score_marks(
 ) -> tuple[ScoreMark, ...]:
     """Return the marks of a setting, those that are known.
 
-    Args:
-        material: The study; its endpoint decides whether a published score can be compared.
-        cell: The setting.
-        is_curve: Whether the axis has returns of single evaluations, whatever the endpoint is.
+    The endpoint decides whether a published score can be compared. A curve has returns of single
+    evaluations, whatever the endpoint is.
     """
     endpoint = Endpoint() if is_curve else material.verdicts.options.chosen_endpoint
     if endpoint.is_steps:
@@ -56,12 +54,7 @@ def list_score_marks(
 
 
 def list_cell_marks(cell: StudyCell, runs: Sequence[CompletedRun]) -> list[ScoreMark]:
-    """Return the marks of a setting's returns: policies without training, and what was published.
-
-    Args:
-        cell: The setting.
-        runs: Its runs.
-    """
+    """Return the marks of a setting: policies without training, and what was published."""
     marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, runs)]
     marks.append(ScoreMark(PUBLISHED, find_published_mark(cell)))
     return [mark for mark in marks if math.isfinite(mark.score)]
@@ -76,9 +69,7 @@ def find_published_mark(cell: StudyCell) -> float:
 def find_near_marks(marks: Iterable[ScoreMark], data: tuple[float, float]) -> tuple[ScoreMark, ...]:
     """Return the marks for which an axis is widened; the others are named at its end.
 
-    Args:
-        marks: All marks of an axis.
-        data: Least and largest value shown.
+    `data` has the least and the largest value shown.
     """
     low, high = data
     room = _NEARNESS * (high - low)
@@ -107,10 +98,7 @@ def describe_marks(names: Sequence[str]) -> str:
 def draw_score_marks(axis: Axes, marks: Iterable[ScoreMark], *, along: str) -> None:
     """Draw marks across a panel whose limits are set; what lies outside is named at the edge.
 
-    Args:
-        axis: Axes to draw on.
-        marks: The marks.
-        along: `x` or `y`: the axis that has scores.
+    `along` is the axis that has scores, `x` or `y`.
     """
     low, high = axis.get_xlim() if along == "x" else axis.get_ylim()
     beyond: dict[bool, list[ScoreMark]] = {False: [], True: []}

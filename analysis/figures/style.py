@@ -50,13 +50,7 @@ VERDICT_LINE_COLORS = {
 
 @dataclasses.dataclass(frozen=True)
 class SeriesStyle:
-    """Style of one framework's or algorithm's line.
-
-    Attributes:
-        color: In Matplotlib's terms.
-        line: Line style in Matplotlib's terms.
-        marker: Marker in Matplotlib's terms.
-    """
+    """Style of one framework's or algorithm's line, in Matplotlib's terms."""
 
     color: Any
     line: Any

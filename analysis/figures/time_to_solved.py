@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,7 +11,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import LEVEL_LABELS, name_level_figures
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, draw_legend, make_panel_grid
-from parallax.analysis.figures.style import SeriesStyle, get_framework_styles, get_paper_rc_settings
+from parallax.analysis.figures.style import SeriesStyle, get_framework_styles
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.survival import CensoredTimes, estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
@@ -84,15 +83,14 @@ def _draw_endpoint_figure(
     """Draw a panel per setting, below each other."""
     styles = get_framework_styles(sorted({name for times in rows.values() for name in times}))
     margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
-        for (axis,), (cell, times) in zip(axes, rows.items(), strict=True):
-            axis.set_title(f"{cell.env}, {cell.hps}", loc="left", fontweight="bold")
-            _set_axes(axis, lengths[cell])
-            axis.set_ylabel("share of runs")
-            _draw_curves(axis, times, styles)
-        axes[-1][0].set_xlabel("environment steps")
-        draw_legend(figure, styles)
+    figure, axes = make_panel_grid(len(rows), 1, _WIDTH, _PANEL, margins)
+    for (axis,), (cell, times) in zip(axes, rows.items(), strict=True):
+        axis.set_title(f"{cell.env}, {cell.hps}", loc="left", fontweight="bold")
+        _set_axes(axis, lengths[cell])
+        axis.set_ylabel("share of runs")
+        _draw_curves(axis, times, styles)
+    axes[-1][0].set_xlabel("environment steps")
+    draw_legend(figure, styles)
     return figure
 
 
@@ -116,27 +114,26 @@ def draw_reached_figure(results: LevelResults) -> Figure:
     }
     styles = get_framework_styles(results.frameworks)
     margins = PanelMargins(left=0.42, right=0.1, top=0.48, bottom=0.36, across=0.12, down=0.5)
-    with matplotlib.rc_context(get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            len(rows), len(LEVELS), _WIDTH, _PANEL, margins, sharex="row", sharey=True
-        )
-        for line, (task, levels) in zip(axes, rows.items(), strict=True):
-            title = f"{get_label(task.algorithm)} on {task.env}"
-            line[0].set_title(title, loc="left", fontweight="bold", pad=12)
-            for axis, level in zip(line, LEVELS, strict=True):
-                if level in levels:
-                    sizes = levels[level].format_sizes().removesuffix(" each")  # panels are narrow
-                    text = f"{LEVEL_LABELS[level]}, {sizes}"
-                    axis.text(0, 1.03, text, transform=axis.transAxes, va="bottom")
-                    _draw_panel(axis, levels[level], styles, task.length)
-                else:  # the title of a row is above its first panel, drawn or not
-                    axis.axis("off")
-            first = next(axis for axis, level in zip(line, LEVELS, strict=True) if level in levels)
-            first.set_ylabel("share of runs")
-            first.tick_params(labelleft=True)
-        for axis in axes[-1]:
-            axis.set_xlabel("environment steps")
-        draw_legend(figure, styles)
+    figure, axes = make_panel_grid(
+        len(rows), len(LEVELS), _WIDTH, _PANEL, margins, sharex="row", sharey=True
+    )
+    for line, (task, levels) in zip(axes, rows.items(), strict=True):
+        title = f"{get_label(task.algorithm)} on {task.env}"
+        line[0].set_title(title, loc="left", fontweight="bold", pad=12)
+        for axis, level in zip(line, LEVELS, strict=True):
+            if level in levels:
+                sizes = levels[level].format_sizes().removesuffix(" each")  # panels are narrow
+                text = f"{LEVEL_LABELS[level]}, {sizes}"
+                axis.text(0, 1.03, text, transform=axis.transAxes, va="bottom")
+                _draw_panel(axis, levels[level], styles, task.length)
+            else:  # the title of a row is above its first panel, drawn or not
+                axis.axis("off")
+        first = next(axis for axis, level in zip(line, LEVELS, strict=True) if level in levels)
+        first.set_ylabel("share of runs")
+        first.tick_params(labelleft=True)
+    for axis in axes[-1]:
+        axis.set_xlabel("environment steps")
+    draw_legend(figure, styles)
     return figure
 
 

@@ -40,7 +40,6 @@ class ReproductionBar:
     """Counts for one framework and algorithm.
 
     Attributes:
-        name: Text at its left.
         counts: Per form, the number of verdicts worse, similar and better.
     """
 
@@ -117,14 +116,13 @@ def _make_reproduction_bar(name: str, items: Sequence[ReproductionVerdict]) -> R
 def draw_reproduction_figure(bars: tuple[ReproductionBar, ...]) -> Figure:
     """Draw the bars, one panel per form."""
     margins = PanelMargins(left=0.92, right=0.16, top=0.4, bottom=0.3, across=0.22)
-    with matplotlib.rc_context(style.get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            1, 2, style.COLUMN_WIDTH, 0.17 * len(bars) + 0.1, margins, True, True
-        )
-        for i, axis in enumerate(axes[0]):
-            _draw_test_form(axis, bars, i)
-        draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in _VERDICT_ORDER})
-        figure.text(0.6, 0.04 / figure.get_figheight(), "share of comparisons", ha="center")
+    figure, axes = make_panel_grid(
+        1, 2, style.COLUMN_WIDTH, 0.17 * len(bars) + 0.1, margins, True, True
+    )
+    for i, axis in enumerate(axes[0]):
+        _draw_test_form(axis, bars, i)
+    draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in _VERDICT_ORDER})
+    figure.text(0.6, 0.04 / figure.get_figheight(), "share of comparisons", ha="center")
     return figure
 
 
@@ -159,10 +157,8 @@ class RankPanel:
     """One task under one configuration.
 
     Attributes:
-        verdict: On all frameworks.
         same_order: Bootstrap probability of the same order in all of them.
         chance: The same if all algorithms tied.
-        frameworks: Their names.
         ranks: Per algorithm its rank in each framework.
     """
 
@@ -237,26 +233,25 @@ def draw_rank_figure(
     margins = PanelMargins(left=1.32, top=0.58, bottom=0.36, across=0.08, down=0.1)
     width = margins.left + (style.PAGE_WIDTH - margins.left) * max(2, len(labels)) / 4
     height = 0.08 + 0.15 * len(names)
-    with matplotlib.rc_context(style.get_paper_rc_settings()):
-        figure, axes = make_panel_grid(
-            len(rows), len(labels), min(style.PAGE_WIDTH, width), height, margins, True, True
-        )
-        draw_legend(
-            figure, {name: dataclasses.replace(look, line="none") for name, look in styles.items()}
-        )
-        verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
-        draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in verdicts}, 0.2)
-        for axis, text in zip(axes[0], labels, strict=True):
-            axis.set_title(text)
-        axes[0, 0].set_xlim(0.5, len(styles) + 1.1)  # numbers stand at the right
-        axes[0, 0].set_xticks(range(1, len(styles) + 1))
-        axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
-        axes[0, 0].set_yticks(range(len(names)), [get_label(name) for name in names])
-        for i, row in enumerate(panels):
-            label_row(axes[i, 0], wrap_task_name(rows[i], 12))
-            for axis, panel in zip(axes[i], row, strict=True):
-                _draw_rank_panel(axis, panel, styles, names)
-        figure.text(0.55, 0.05 / figure.get_figheight(), "rank, 1 is best", ha="center")
+    figure, axes = make_panel_grid(
+        len(rows), len(labels), min(style.PAGE_WIDTH, width), height, margins, True, True
+    )
+    draw_legend(
+        figure, {name: dataclasses.replace(look, line="none") for name, look in styles.items()}
+    )
+    verdicts = [word for word in WORST_FIRST if any(word == panel.verdict for panel in shown)]
+    draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in verdicts}, 0.2)
+    for axis, text in zip(axes[0], labels, strict=True):
+        axis.set_title(text)
+    axes[0, 0].set_xlim(0.5, len(styles) + 1.1)  # numbers stand at the right
+    axes[0, 0].set_xticks(range(1, len(styles) + 1))
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    axes[0, 0].set_yticks(range(len(names)), [get_label(name) for name in names])
+    for i, row in enumerate(panels):
+        label_row(axes[i, 0], wrap_task_name(rows[i], 12))
+        for axis, panel in zip(axes[i], row, strict=True):
+            _draw_rank_panel(axis, panel, styles, names)
+    figure.text(0.55, 0.05 / figure.get_figheight(), "rank, 1 is best", ha="center")
     return figure
 
 

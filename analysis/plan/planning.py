@@ -28,15 +28,12 @@ class SeedNeed:
     """Seeds that one framework has yet to run in one setting.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
         seeds: Seeds to run, including those with an incomplete run folder.
         begun: Number of these with an incomplete folder.
         failed: Number of those that failed.
         core_hours: Cost of all; NaN if no run has a timing.
         size: Estimated number of seeds in total.
         low: Lower end of the 80% range of the estimate; NaN if unknown.
-        high: Upper end.
     """
 
     cell: StudyCell
@@ -54,12 +51,7 @@ class RunInventory:
     """Costs and unfinished seeds of existing runs, from which further ones are planned."""
 
     def __init__(self, loaded: LoadedRuns, replace_failed: bool) -> None:
-        """Record costs and unfinished runs.
-
-        Args:
-            loaded: All runs.
-            replace_failed: Whether seeds whose runs failed are skipped.
-        """
+        """Record costs and unfinished runs; seeds of failed runs to replace are skipped."""
         self._hours = _estimate_core_hours(loaded.runs)
         self._begun = {item.id for item in loaded.excluded if not item.completed}
         failed = {item.id for item in loaded.excluded if item.failed}
@@ -110,7 +102,6 @@ class SeedGoal:
     """Number of seeds that two groups should have.
 
     Attributes:
-        pair: The groups.
         size: Seeds of each; 0 if the pair is decided.
         ends: 80% range of the estimated size.
     """
@@ -125,10 +116,8 @@ class SeedPlan:
     """Further seeds to run.
 
     Attributes:
-        needs: By setting and framework.
         planned: Number of inconclusive pairs that the seeds are for.
         over_limit: Number of inconclusive pairs that need more seeds than allowed.
-        decided: Number of pairs with a verdict.
         not_repeatable: Number of inconclusive pairs whose runs were made by another project, or
             whose runs of one path have conflicting settings.
         rankings: Number of inconclusive pairs of rankings that the seeds are for as well.
@@ -166,16 +155,8 @@ def plan_seeds(
     """Plan as many seeds as each inconclusive pair and ranking needs by its own estimate.
 
     If the estimate is not above the present number, `step` seeds are added. A framework without
-    runs gets as many as the other has.
-
-    Args:
-        verdicts: All pairs.
-        loaded: All runs.
-        most: Seeds per framework that are never exceeded.
-        step: Seeds to add if the estimate is not above the present number.
-        replace_failed: Plan new seeds instead of those whose runs failed.
-        options: Level, margin and power behind the verdicts.
-        rankings: All rankings.
+    runs gets as many as the other has. No framework gets more than `most`. With `replace_failed`,
+    other seeds take the place of those whose runs failed.
     """
     chosen = options or VerdictOptions()
     levels = compute_holm_levels(verdicts, chosen.alpha)
@@ -207,17 +188,11 @@ def plan_suite_seeds(
 ) -> SeedPlan:
     """Plan the seeds of every task that decide inconclusive pairs over all tasks.
 
-    Args:
-        needs: Needs of all pairs over all tasks.
-        loaded: All runs.
-        most: Seeds per framework and task that are never exceeded.
-        replace_failed: Plan new seeds instead of those whose runs failed.
+    No framework gets more than `most` per task.
     """
     groups: dict[tuple[str, ...], dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in group_runs(loaded):
-        cell = group.cell
-        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
-        groups[place][group.framework] = group
+        groups[*group.cell.suite_key, group.cell.env][group.framework] = group
     goals = [
         SeedGoal((one, two), max(need.needed, need.size + 1), (need.low, need.high))
         for one, two, need in find_suite_goals(needs, groups)
@@ -346,12 +321,7 @@ def format_pair_counts(plan: SeedPlan, most: int, sequential: bool) -> list[str]
 
 
 def format_costs(plan: SeedPlan, most: int) -> list[str]:
-    """Return lines on the runs to make, their settings and their cost.
-
-    Args:
-        plan: The plan.
-        most: Seeds per framework that are never exceeded.
-    """
+    """Return lines on the runs to make, their settings and their cost."""
     if not plan.needs:
         return ["Nothing to run."]
     begun, failed = (

@@ -32,13 +32,11 @@ class SuiteNeed:
     """Seeds that a pair of frameworks needs for a verdict over all tasks.
 
     Attributes:
-        verdict: The present one.
         size: Seeds that both have in every task.
         power: Chance of a verdict at that size if the measured values are the true ones; NaN if
             all runs of each framework and task are equal, so that deviations are unknown.
         needed: Seeds per task for the requested power; infinite above 1,000.
         low: Lower end of its 80% range, since few seeds are imprecise; NaN where `power` is.
-        high: Upper end.
     """
 
     verdict: SuiteVerdict
@@ -72,13 +70,7 @@ class _SuiteMoments:
 def estimate_suite_needs(
     groups: Sequence[ScoreGroup], suites: Sequence[SuiteVerdict], options: VerdictOptions
 ) -> tuple[SuiteNeed, ...]:
-    """Estimate the power and the need of every pair over all tasks.
-
-    Args:
-        groups: Scores per setting and framework.
-        suites: Their verdicts over all tasks.
-        options: Level, margin, power, endpoint, ranges and seed.
-    """
+    """Estimate the power and the need of every pair over all tasks."""
     samples = {sample.key: sample for sample in collect_suites(groups, options)}
     decided = {
         key: sum(item.verdict != INCONCLUSIVE for item in suites if item.key == key)
@@ -177,9 +169,8 @@ def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOp
     power = f"power with {size}: {chances[0]:.0%} to {chances[-1]:.0%}" if chances else ""
     median, last = waiting[(len(waiting) - 1) // 2], waiting[-1]
     return (
-        f"{text}; {options.power:.0%} power for half of the others needs "
-        f"{_format_seeds(median)} seeds per task, for all of them {_format_seeds(last)}"
-        f"{f' ({power})' if power else ''}"
+        f"{text}; {options.power:.0%} power for half of the others needs {_format_seeds(median)} "
+        f"seeds per task, for all of them {_format_seeds(last)}{f' ({power})' if power else ''}"
     )
 
 
@@ -197,9 +188,7 @@ def find_suite_goals(
 ) -> list[tuple[ScoreGroup, ScoreGroup, SuiteNeed]]:
     """Return the groups of every task that have to grow for an inconclusive pair.
 
-    Args:
-        needs: Needs of all pairs.
-        groups: By study, algorithm, recipe, variant and task, the group of each framework.
+    `groups` has the group of each framework by study, algorithm, recipe, variant and task.
     """
     return [
         (*(groups[*need.verdict.key, env][name] for name in pair), need)  # type: ignore[misc]

@@ -35,7 +35,6 @@ class Link:
     """A link.
 
     Attributes:
-        text: Its text.
         target: Address relative to the page, section of a page after `#`, or path of a file, which
             only the HTML page links to.
         kind: Class that makes the page's script handle clicks; empty for none.
@@ -64,9 +63,7 @@ class Listing:
     """A list.
 
     Attributes:
-        items: Its items.
         lead: Sentence before the list, without its end; shown alone if there are no items.
-        is_numbered: Whether items are numbered.
         summary: Line under which pages fold the list; empty where they show it.
     """
 
@@ -81,8 +78,6 @@ class Grid:
     """A small table of text.
 
     Attributes:
-        heads: Headings.
-        rows: Cells of each row.
         summary: Line under which pages fold the table; empty where they show it.
         numeric: Numbers of the columns that hold numbers.
     """
@@ -112,8 +107,6 @@ class LinkedSentence:
     """A sentence with the runs that it is based on.
 
     Attributes:
-        text: The sentence.
-        groups: The groups of runs behind it.
         table: Table that holds its rows; empty if none.
         words: Words that these rows of the table have in common.
     """
@@ -129,9 +122,6 @@ class QuestionAnswer:
     """The answer to one question.
 
     Attributes:
-        question: The question.
-        headline: The answer in one sentence, with its runs.
-        parts: Answers for parts of the study.
         findings: Single findings, the clearest first.
     """
 
@@ -154,11 +144,7 @@ class ScoreCell:
     Attributes:
         mean: Mean over seeds of the final score; NaN without a run.
         low: Lower end of the interval; NaN below two runs.
-        high: Upper end.
-        sizes: Runs requested, completed and used.
         mark: `best`, `tied` or empty.
-        key: Setting and framework.
-        text: Mean and interval as pages show them.
         failed: Runs whose training failed or diverged.
         mean_with_failed: Mean with them at the bottom of the task's range; NaN without any.
     """
@@ -179,13 +165,8 @@ class ScoreTable:
     """The frameworks under all sets of hyperparameters, on all tasks, as the thesis prints them.
 
     Attributes:
-        name: Name of its files, without ending.
-        title: Heading.
-        tasks: Columns.
         rows: Hyperparameters, framework, and one cell per task; None where nothing was run.
         sizes: The most frequent numbers of runs; cells say where theirs differ.
-        method: Method of the intervals.
-        caption: What it shows and what marks mean.
     """
 
     name: str
@@ -202,7 +183,6 @@ class ReportSection:
     """Blocks under a heading.
 
     Attributes:
-        heading: The heading.
         blocks: The blocks, in order; empty ones are left out.
         anchor: Name that links refer to; empty for none.
     """
@@ -228,12 +208,7 @@ Block = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Document:
-    """A page.
-
-    Attributes:
-        title: Its heading.
-        blocks: Blocks below the heading.
-    """
+    """A page: its heading, and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]

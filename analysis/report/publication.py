@@ -44,7 +44,7 @@ from parallax.analysis.report.sections.ablation import AblationReport, make_abla
 from parallax.analysis.report.sections.scores import make_score_tables, score_table_to_csv
 from parallax.analysis.report.study_report import list_failed_run_answers, make_verdict_tables
 from parallax.analysis.report.tables import rows_to_csv, table_to_csv
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults
 
@@ -59,11 +59,9 @@ class StudyPublication:
     """Contents of a published study.
 
     Attributes:
-        title: Heading of the page.
         file: Name of the file of packed runs, in the folder.
         folder: The folder, as seen from where the command runs.
         command: Command that writes all of it again.
-        material: Runs, verdicts and curves.
         sheets: Figures; the overview, and that of library defaults, if there is one.
         grid: The planned runs; None where no file lists them.
         causes: Effects of single changes, from separate files.
@@ -198,9 +196,7 @@ def make_publication_document(study: StudyPublication) -> Document:
 def make_readme_section(study: StudyPublication, up: str) -> str:
     """Return the section of a README, without the marks around it.
 
-    Args:
-        study: Contents of the published study.
-        up: The folder as seen from the README.
+    `up` is the folder as seen from the README.
     """
     if study.material.levels:
         return _make_level_readme_section(study, up)
@@ -277,12 +273,7 @@ def _find_shown_figures(study: StudyPublication) -> set[str]:
 
 
 def splice_readme_section(text: str, section_text: str) -> str | None:
-    """Return a README with the section between the marks; None where it lacks them.
-
-    Args:
-        text: The README.
-        section_text: Text between the marks.
-    """
+    """Return a README with the section between the marks; None where it lacks them."""
     before, begun, rest = text.partition(SECTION_BEGIN)
     _, ended, after = rest.partition(SECTION_END)
     return (

@@ -70,15 +70,7 @@ def make_report_document(
     versions: str,
     ablations: Sequence[ablation.AblationReport] = (),
 ) -> Document:
-    """Return the report.
-
-    Args:
-        results: Runs, verdicts and curves.
-        figures: Figures of each family, and those that there are no data for.
-        command: Command that makes the page again.
-        versions: Versions that it is made with.
-        ablations: Effects of single changes, from separate files.
-    """
+    """Return the report."""
     verdicts, loaded = results.verdicts, results.loaded
     answers = tuple(_answer_with_failed_runs(ask, verdicts) for ask in _QUESTIONS)
     others = [

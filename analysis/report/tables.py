@@ -32,7 +32,6 @@ class TableCell:
     """One cell of a table on a page.
 
     Attributes:
-        text: The formatted value.
         sort: Sort key of a numeric cell; empty where the value is unknown.
         style: Words that give the cell a colour, such as a verdict; empty for none.
         path: File or folder that the cell links to, if it exists; None for none.
@@ -51,8 +50,6 @@ class Column(Generic[Item]):
     Attributes:
         key: Name in CSV files; empty where only pages have the column.
         heading: Heading on pages; empty where only CSV files have the column.
-        get_value: Takes the value from an item.
-        format: Formats the value for a page.
         get_sort_key: Takes the number to sort by from the value; None for a column of text.
         get_style: Takes the words that give the cell a colour from the value; None for no colour.
         get_path: Takes the file or folder that the cell links to from an item.
@@ -91,9 +88,6 @@ class Table(Generic[Item]):
 
     Attributes:
         name: Anchor on a page.
-        title: Heading on a page.
-        columns: The columns, in order.
-        items: What the rows are about.
         get_groups: Takes the groups of runs behind a row from its item.
     """
 
@@ -176,13 +170,7 @@ def make_interval_columns(
 def make_setting_columns(
     get_cell: Callable[[Item], StudyCell], cells: Sequence[StudyCell], omit: Sequence[str] = ()
 ) -> list[Column[Item]]:
-    """Return the columns that name a setting; pages show study and variant where they differ.
-
-    Args:
-        get_cell: Takes the setting from an item.
-        cells: All settings of the table.
-        omit: Keys of columns that the table does not have.
-    """
+    """Return the columns that name a setting; pages show study and variant where they differ."""
     several_studies = len({cell.study for cell in cells}) > 1
     several_variants = len({cell.variant for cell in cells}) > 1
     common = set(find_common_parts(sorted(set(cells)))) if several_variants else set()
@@ -285,9 +273,8 @@ def list_csv_values(table: Table[Item], item: Item) -> TableRow:
 def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
     """Return rows as CSV.
 
-    Args:
-        rows: Values by heading; those of the first row are the headings.
-        heads: The headings where there are no rows; without any the result is empty.
+    The keys of the first row are the headings, or `heads` where there are no rows; without any the
+    result is empty.
     """
     heads = list(rows[0]) if rows else heads
     if not heads:

@@ -67,13 +67,9 @@ class AggregateScores:
     """Aggregates of several implementations.
 
     Attributes:
-        names: The k implementations.
         point: float[k, 4], in the order of `AGGREGATE_NAMES`.
         low: float[k, 4], lower ends of the intervals.
-        high: float[k, 4], upper ends.
         seeds: Per implementation the number of seeds in each task.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -180,13 +176,9 @@ class PerformanceProfiles:
     """Share of runs above each threshold, tasks weighted equally.
 
     Attributes:
-        names: The k implementations.
         thresholds: float[m], normalized scores.
         share: float[k, m].
         low: float[k, m], lower ends of pointwise intervals.
-        high: float[k, m], upper ends.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -206,8 +198,6 @@ class ImprovementProbability:
         pairs: Names, first against second.
         point: float[p], ties counting half.
         low: float[p], lower ends of the intervals.
-        high: float[p], upper ends.
-        resamples: Bootstrap resamples behind them.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -226,12 +216,7 @@ def compute_profiles(
 ) -> PerformanceProfiles:
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
-        thresholds: float[m].
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    `thresholds` is float[m]; for the others see `compute_aggregates`.
     """
     rows = []
     for tasks in scores.values():
@@ -263,11 +248,7 @@ def compute_improvement(
 ) -> ImprovementProbability:
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    For the arguments see `compute_aggregates`.
     """
     drawn = {
         name: np.concatenate(
@@ -313,10 +294,8 @@ class EfficiencyCurve:
     """One implementation's curve.
 
     Attributes:
-        steps: float[k], environment steps.
         point: float[k], interquartile mean of normalized scores.
         low: float[k], lower ends of pointwise intervals.
-        high: float[k], upper ends.
     """
 
     steps: FloatArray
@@ -331,8 +310,6 @@ class SampleEfficiency:
 
     Attributes:
         curves: Curve by name; steps can differ between curves.
-        level: Level of the intervals.
-        resamples: Bootstrap resamples behind them.
     """
 
     curves: Mapping[str, EfficiencyCurve]
@@ -348,12 +325,8 @@ def compute_sample_efficiency(
 ) -> SampleEfficiency:
     """Return curves with percentile intervals from the stratified bootstrap.
 
-    Args:
-        scores: Per implementation float[k] steps, and one float[n, k] of normalized scores per
-            task, n at least 1.
-        rng: Source of the resamples.
-        resamples: Number of resamples.
-        level: Level of the intervals.
+    `scores` has of each implementation float[k] steps, and one float[n, k] of normalized scores per
+    task, n at least 1; for the others see `compute_aggregates`.
     """
     curves = {
         name: _compute_efficiency_curve(steps, tasks, rng, resamples, level)
@@ -382,12 +355,7 @@ def _compute_efficiency_curve(
 
 
 def thin_evaluations(count: int, most: int = MAX_CURVE_STEPS) -> list[int]:
-    """Return indices of at most `most` of `count` evaluations, evenly spaced, with the last.
-
-    Args:
-        count: Number of evaluations.
-        most: Largest number of indices.
-    """
+    """Return indices of at most `most` of `count` evaluations, evenly spaced, with the last."""
     if count <= most:
         return list(range(count))
     return [round((i + 1) * count / most) - 1 for i in range(most)]

@@ -41,7 +41,6 @@ class VarianceShares:
         hyperparameters: Share that equal hyperparameters remove.
         code: Share that equal updates remove after that.
         residual: Share that remains between frameworks with equal updates.
-        seeds: Variance between seeds of one framework.
     """
 
     hyperparameters: float
@@ -63,9 +62,7 @@ class ShareIntervals:
     """Variance shares with bootstrap intervals over seeds.
 
     Attributes:
-        shares: The estimate.
         low: Lower bounds, float64[4], in the order of `SHARE_NAMES`.
-        high: Upper bounds.
         equal: Share that remains between frameworks at equal hyperparameters (code and residual):
             estimate, lower and upper bound.
     """
@@ -127,13 +124,7 @@ def _estimate_components(
 def compute_variance_shares(
     defaults: FrameworkVariance, exact: FrameworkVariance, lockstep: FrameworkVariance
 ) -> VarianceShares:
-    """Divide the variance at own hyperparameters into its parts.
-
-    Args:
-        defaults: At each framework's own hyperparameters.
-        exact: At equal hyperparameters.
-        lockstep: At equal hyperparameters and updates.
-    """
+    """Divide the variance at own hyperparameters by those at equal ones and at equal updates."""
     total = defaults.between + defaults.within
     if total <= 0:
         return VarianceShares(np.nan, np.nan, np.nan, np.nan)
@@ -154,13 +145,8 @@ def decompose_spread(
     """Estimate variance shares with bootstrap intervals over seeds.
 
     Without scores at `lockstep` the residual is unknown: it is set to 0, and the whole variance
-    that remains at equal hyperparameters is attributed to code.
-
-    Args:
-        levels: Scores at `defaults` and `exact`, and at `lockstep` where there are some.
-        generator: Generator for the resampling.
-        confidence: Level of each interval.
-        resamples: Number of bootstrap samples.
+    that remains at equal hyperparameters is attributed to code. `levels` has the scores at
+    `defaults`, `exact` and `lockstep`.
     """
     found = [
         _bootstrap_framework_variance(levels[name], generator, resamples)
@@ -190,12 +176,6 @@ def compute_spread_interval(
     scores: Scores, generator: np.random.Generator, confidence: float = 0.95, resamples: int = 2000
 ) -> tuple[float, float]:
     """Compute a bootstrap interval of the standard deviation between frameworks.
-
-    Args:
-        scores: Scores of one level.
-        generator: Generator for the resampling.
-        confidence: Level of the interval.
-        resamples: Number of bootstrap samples.
 
     Returns:
         Lower and upper end: square roots of those of the variance, 0 where these are below 0.
@@ -270,7 +250,6 @@ class CrossedVariance:
         recipe: Variance between recipes, averaged over implementations.
         implementation: Variance between implementations, averaged over recipes.
         interaction: Variance that neither explains alone.
-        seeds: Variance between seeds of one cell.
     """
 
     recipe: float
@@ -314,7 +293,6 @@ class VarianceComponents:
     """One-way random-effects model: score = mean + seed + noise of the episodes.
 
     Attributes:
-        n: Number of seeds.
         episodes: Episodes per evaluation; the smallest number if seeds differ.
         total: Variance of scores over seeds, s^2, as tests use it.
         noise: Part of it that comes from the finite number of episodes.

@@ -32,11 +32,7 @@ class SampleMoments:
 
 
 def compute_moments(values: FloatArray) -> SampleMoments:
-    """Compute the moments of one sample.
-
-    Args:
-        values: float[n], finite.
-    """
+    """Compute the moments of one sample of finite values."""
     n = len(values)
     mean = float(values.mean()) if n else math.nan
     # The mean of equal values is rarely exact: constant samples would get a deviation above 0.

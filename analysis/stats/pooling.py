@@ -28,13 +28,10 @@ class PooledDifferences:
 
     Attributes:
         mean: Mean of the true differences over tasks.
-        low: Lower end of its interval.
-        high: Upper end.
         p: Two-sided p-value of "the mean is 0".
         sd_between_tasks: Standard deviation tau of the true differences between tasks.
         estimates: float[k], difference of each task, shrunk towards the mean.
         lows: float[k], lower ends of their intervals.
-        highs: float[k], upper ends.
     """
 
     mean: float
@@ -94,10 +91,6 @@ def estimate_between_variance(differences: FloatArray, variances: FloatArray) ->
     """Estimate the variance between tasks after Paule and Mandel (1982).
 
     It solves sum w_i (y_i - mean)^2 = k - 1 with w_i = 1 / (v_i + tau^2), by bisection.
-
-    Args:
-        differences: float[k].
-        variances: float[k], above 0.
     """
     k = len(differences)
 
@@ -126,10 +119,6 @@ def compute_stratified_contrast(first: Strata, second: Strata) -> MeanContrast:
 
     With K strata its squared error is the sum over strata and samples of s^2 / (n K^2), with
     Satterthwaite's degrees of freedom.
-
-    Args:
-        first: Scores of one framework.
-        second: Scores of the other, in the same strata.
     """
     return compute_contrast(_scale_moments(first), _scale_moments(second))
 
@@ -145,10 +134,7 @@ def compute_stratified_permutation_p(
 ) -> float:
     """Compute the two-sided p-value of permutations within strata, with the studentized difference.
 
-    Args:
-        first: Scores of one framework, at least two per stratum.
-        second: Scores of the other.
-        rng: Source of the permutations.
+    Each stratum needs two scores of both.
     """
     k = len(first)
     gap, variance = np.zeros(PERMUTATIONS + 1), np.zeros(PERMUTATIONS + 1)
@@ -177,12 +163,6 @@ def compute_stratified_difference_p(
 
     Only the range is assumed, as in `stats.unobserved_failures`, with the runs of all strata as one
     sample: K strata of n runs bound unobserved failures as well as K n runs of one.
-
-    Args:
-        first: Scores of one framework.
-        second: Scores of the other, in the same strata.
-        ends: Least and largest possible score.
-        margin: In the unit of scores, above 0.
     """
     return compute_difference_p(*_merge_strata(first, second, ends), margin)
 

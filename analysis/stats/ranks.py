@@ -19,10 +19,6 @@ def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> Float
     Two means are separated where Welch's test is significant after Holm's correction over
     the pairs.
 
-    Args:
-        items: Moments of k samples.
-        alpha: Level.
-
     Returns:
         float[k, k]: 1 where the row's mean is above the column's, -1 below, 0 for a tie.
     """
@@ -76,11 +72,7 @@ def bootstrap_means(
 ) -> FloatArray:
     """Means of resampled seeds; without seeds, means drawn from Student's t distribution.
 
-    Args:
-        items: Moments of k samples.
-        scores: The samples, None for those that only have moments.
-        resamples: Number of resamples.
-        rng: Source of the draws.
+    `scores` has None for samples of which only moments are known.
 
     Returns:
         float[resamples, k]; a sample of one value gives that value throughout.
@@ -103,7 +95,6 @@ class SameOrderChance:
     """Probability of the same order if all items tie, over simulated samples.
 
     Attributes:
-        mean: Mean over samples.
         low: 2.5% quantile over samples.
         high: 97.5% quantile over samples.
     """
@@ -116,8 +107,7 @@ class SameOrderChance:
 def compute_same_order_probability(orders: Sequence[FloatArray]) -> FloatArray:
     """Share of resamples in which no two items are in opposite orders in any two rankings.
 
-    Args:
-        orders: One float[..., resamples, k, k] of signs per ranking, at least two.
+    Each ranking has float[..., resamples, k, k] of signs.
 
     Returns:
         float[...].
@@ -135,11 +125,7 @@ def simulate_tied_orders(
 ) -> FloatArray:
     """Return the orders of resampled means of items whose true means are all the same.
 
-    Args:
-        items: Moments of k samples; their means are ignored.
-        samples: Number of simulated samples.
-        resamples: Resamples of each.
-        rng: Source of the draws.
+    The means of the items are ignored.
 
     Returns:
         float[samples, resamples, k, k], signs of all differences.
@@ -151,11 +137,7 @@ def simulate_tied_orders(
 
 
 def compute_same_order_chance(orders: Sequence[FloatArray]) -> SameOrderChance:
-    """Compute the distribution of the same-order probability if all items tie.
-
-    Args:
-        orders: Orders from `simulate_tied_orders`, one array per ranking.
-    """
+    """Compute how the same-order probability of `simulate_tied_orders` is distributed."""
     found = compute_same_order_probability(orders)
     low, high = np.quantile(found, [0.025, 0.975])
     return SameOrderChance(float(found.mean()), float(low), float(high))
@@ -165,10 +147,6 @@ def compute_gap_p(
     first: SampleMoments, second: SampleMoments
 ) -> dict[tuple[int, int], tuple[float, float]]:
     """Test whether gaps between items differ between two frameworks.
-
-    Args:
-        first: Moments of k items in one framework.
-        second: Moments of the same items in the other.
 
     Returns:
         For each pair of items the difference of the gaps, and its p-value from Welch's test
@@ -194,12 +172,8 @@ def simulate_gap_changes(
 ) -> NDArray[np.bool_]:
     """Simulate whether a gap tests as different although each item has one mean in all frameworks.
 
-    Args:
-        frameworks: Moments of the same k items in each; an item's true mean is taken to be the
-            mean over all, with the deviations as measured.
-        alpha: Level, corrected by Holm's method over the pairs of items.
-        resamples: Number of simulated samples.
-        rng: Source of the draws.
+    All frameworks have the same k items. An item's true mean is taken to be the mean over all, with
+    the deviations as measured. Levels are corrected by Holm's method over the pairs of items.
 
     Returns:
         bool[resamples], by the rule of `verdicts.ranking`.

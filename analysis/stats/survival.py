@@ -47,7 +47,6 @@ class SurvivalCurve:
         steps: float[k], times at which runs reached it, increasing.
         share: float[k], share that has not, right after each.
         low: float[k], lower end of the pointwise 95% interval (log-log transform).
-        high: float[k], upper end.
         median: First time at which at least half have; infinite if never.
     """
 
@@ -59,11 +58,7 @@ class SurvivalCurve:
 
 
 def estimate_survival(sample: CensoredTimes) -> SurvivalCurve:
-    """Estimate the survival curve of one framework.
-
-    Args:
-        sample: At least one run.
-    """
+    """Estimate the survival curve of one framework with at least one run."""
     empty = np.empty(0)
     if not sample.reached.any():
         return SurvivalCurve(empty, empty, empty, empty, math.inf)
@@ -85,10 +80,6 @@ def estimate_survival(sample: CensoredTimes) -> SurvivalCurve:
 def compute_log_rank_p(first: CensoredTimes, second: CensoredTimes) -> float:
     """Compute the two-sided p-value of the log-rank test of equal times (Mantel 1966).
 
-    Args:
-        first: Times of one framework.
-        second: Times of the other.
-
     Returns:
         NaN where either has fewer than two runs, 1 where no run reaches the threshold.
     """
@@ -109,12 +100,7 @@ def compute_permuted_log_rank_p(
     The statistic is that of the log-rank test for several groups, z' V^- z, where z are observed
     minus expected events per group and V is their hypergeometric covariance (Mantel 1966; Peto and
     Peto 1972). Permutations take the place of its chi-square distribution, which is wrong for
-    groups of three runs.
-
-    Args:
-        samples: Times of each group.
-        rng: Source of the permutations.
-        permutations: Number of random ones; the observed order counts as one more.
+    groups of three runs. The observed order counts as one more permutation.
 
     Returns:
         NaN with fewer than two groups of two runs, 1 where no run has the event.

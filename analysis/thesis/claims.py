@@ -8,7 +8,11 @@ import numpy as np
 from parallax.analysis.data.published import split_version
 from parallax.analysis.labels import LIBRARY_DEFAULTS, format_order_probability
 from parallax.analysis.stats import ranks
-from parallax.analysis.stats.omnibus import compute_label_count_distribution, evaluate_count
+from parallax.analysis.stats.multiple_testing import (
+    OmnibusCount,
+    compute_label_count_distribution,
+    evaluate_count,
+)
 from parallax.analysis.thesis.evidence import (
     CONFIGURATIONS,
     FRAMEWORKS,
@@ -17,6 +21,7 @@ from parallax.analysis.thesis.evidence import (
     PARTLY,
     SUPPORTED,
     UNNAMED,
+    CellKey,
     ClaimComparison,
     GroupTable,
     ThesisClaim,
@@ -25,6 +30,7 @@ from parallax.analysis.thesis.evidence import (
     describe_significant_count,
     format_significant_counts,
     judge_some_differ,
+    key_from_group,
     list_framework_pairs,
     list_tasks,
     select_significant,
@@ -39,10 +45,69 @@ from parallax.analysis.verdicts.ranking import (
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 
-def judge_ppo_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
-    """Return the statements about PPO, tested at a level."""
-    checks = (_judge_double_pendulum, _judge_value_clipping, _judge_extreme_differences)
-    return tuple(check(table, options) for check in checks)
+def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
+    """Judge every statement of sections 6.2 and 6.3 that the tables can decide."""
+    table, options = {key_from_group(group): group for group in verdicts.groups}, verdicts.options
+    ppo, td3, sac = (
+        list_framework_pairs(table, algorithm, lambda *_: True)
+        for algorithm in ("ppo", "td3", "sac")
+    )
+    pendulums = ("InvertedPendulum", "InvertedDoublePendulum")
+    return (
+        _judge_double_pendulum(table, options),
+        _judge_value_clipping(table, options),
+        _judge_differences(
+            table,
+            options,
+            ppo,
+            "6.2 PPO, Figures 6d to 6f",
+            "Some PPO implementations differ extremely under equal hyperparameters.",
+            "The cells are not named in the text: all pairs of frameworks in Table 9.",
+        ),
+        _judge_td3_of_sb3(table, options, td3),
+        _judge_td3_of_torchrl(table, options),
+        _judge_differences(
+            table,
+            options,
+            [pair for pair in td3 if pair[0][1] in pendulums],
+            "6.2 TD3, Figure 7c",
+            "TD3 implementations differ on InvertedPendulum and InvertedDoublePendulum, probably "
+            "by unlucky seeds.",
+            "All pairs of frameworks on the two tasks, under all four sets of hyperparameters.",
+        ),
+        _judge_differences(
+            table,
+            options,
+            sac,
+            "6.2 SAC, Figure 8",
+            "SAC implementations differ in performance.",
+            "All pairs of frameworks in Table 11.",
+        ),
+        _judge_sac_cold_start(table, options),
+        *_judge_ranking_claims(verdicts),
+    )
+
+
+def _judge_differences(
+    table: GroupTable,
+    options: VerdictOptions,
+    pairs: Sequence[tuple[CellKey, CellKey]],
+    section: str,
+    claim: str,
+    reading: str,
+) -> ThesisClaim:
+    """Judge a statement that some of the pairs differ."""
+    findings = compare_pairs(table, pairs)
+    count = count_significant(table, findings, options)
+    verdict = judge_some_differ(findings, count, options.alpha)
+    outcome = _describe_differences(findings, count, options.alpha)
+    return ThesisClaim(section, claim, reading, verdict, outcome, findings)
+
+
+def _describe_differences(
+    findings: Sequence[ClaimComparison], count: OmnibusCount, alpha: float
+) -> str:
+    return f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}"
 
 
 def _judge_double_pendulum(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
@@ -90,40 +155,16 @@ def _judge_value_clipping(table: GroupTable, options: VerdictOptions) -> ThesisC
         "other framework under CleanRL's hyperparameters, on all tasks. That nothing is "
         "significant does not show equality.",
         verdict,
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
+        _describe_differences(findings, count, alpha),
         findings,
     )
 
 
-def _judge_extreme_differences(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
+def _judge_td3_of_sb3(
+    table: GroupTable, options: VerdictOptions, pairs: Sequence[tuple[CellKey, CellKey]]
+) -> ThesisClaim:
     alpha = options.alpha
-    findings = compare_pairs(table, list_framework_pairs(table, "ppo", lambda *_: True))
-    count = count_significant(table, findings, options)
-    return ThesisClaim(
-        "6.2 PPO, Figures 6d to 6f",
-        "Some PPO implementations differ extremely under equal hyperparameters.",
-        "The cells are not named in the text: all pairs of frameworks in Table 9.",
-        judge_some_differ(findings, count, alpha),
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
-        findings,
-    )
-
-
-def judge_td3_and_sac_claims(table: GroupTable, options: VerdictOptions) -> tuple[ThesisClaim, ...]:
-    """Return the statements about TD3 and SAC, tested at a level."""
-    checks = (
-        _judge_td3_of_sb3,
-        _judge_td3_of_torchrl,
-        _judge_td3_on_pendulums,
-        _judge_sac_differences,
-        _judge_sac_cold_start,
-    )
-    return tuple(check(table, options) for check in checks)
-
-
-def _judge_td3_of_sb3(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
-    alpha = options.alpha
-    findings = compare_pairs(table, list_framework_pairs(table, "td3", lambda *_: True))
+    findings = compare_pairs(table, pairs)
     with_sb3 = [item for item in findings if "sb3" in (item.first[3], item.second[3])]
     count = count_significant(table, findings, options)
     bare = sum(item.p < alpha for item in with_sb3)
@@ -131,9 +172,8 @@ def _judge_td3_of_sb3(table: GroupTable, options: VerdictOptions) -> ThesisClaim
     chance = _compute_chance_of_involving(findings, bare, alpha)
     apart, settings = _count_farthest(findings, "sb3"), len(findings) // 3
     outcome = (
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}. Of "
-        f"these {bare} of "
-        f"{len(with_sb3)} with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
+        f"{_describe_differences(findings, count, alpha)}. Of these {bare} of {len(with_sb3)} "
+        f"with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
         f"without: that as many involve one framework is p = {chance:.3f} where frameworks' names "
         f"mean nothing. Its mean is the outlying one of the three in {apart} of {settings} settings"
     )
@@ -178,40 +218,7 @@ def _judge_td3_of_torchrl(table: GroupTable, options: VerdictOptions) -> ThesisC
         "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
         "its curves swing more cannot be seen in final scores.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{format_significant_counts(findings, alpha)}; "
-        f"{describe_significant_count(count_significant(table, findings, options))}",
-        findings,
-    )
-
-
-def _judge_td3_on_pendulums(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
-    alpha = options.alpha
-    tasks = ("InvertedPendulum", "InvertedDoublePendulum")
-    findings = compare_pairs(
-        table, list_framework_pairs(table, "td3", lambda task, *_: task in tasks)
-    )
-    count = count_significant(table, findings, options)
-    return ThesisClaim(
-        "6.2 TD3, Figure 7c",
-        "TD3 implementations differ on InvertedPendulum and InvertedDoublePendulum, probably by "
-        "unlucky seeds.",
-        "All pairs of frameworks on the two tasks, under all four sets of hyperparameters.",
-        judge_some_differ(findings, count, alpha),
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
-        findings,
-    )
-
-
-def _judge_sac_differences(table: GroupTable, options: VerdictOptions) -> ThesisClaim:
-    alpha = options.alpha
-    findings = compare_pairs(table, list_framework_pairs(table, "sac", lambda *_: True))
-    count = count_significant(table, findings, options)
-    return ThesisClaim(
-        "6.2 SAC, Figure 8",
-        "SAC implementations differ in performance.",
-        "All pairs of frameworks in Table 11.",
-        judge_some_differ(findings, count, alpha),
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(count)}",
+        _describe_differences(findings, count_significant(table, findings, options), alpha),
         findings,
     )
 
@@ -241,9 +248,8 @@ def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisC
         "and frameworks against each other under these two. Both, on all tasks, each at half the "
         "level.",
         min(verdicts, key=(SUPPORTED, UNNAMED, NOT_SUPPORTED).index),
-        f"{format_significant_counts(findings, alpha)}; {describe_significant_count(counts[0])}; "
-        f"read the other way, {format_significant_counts(between, alpha)}; "
-        f"{describe_significant_count(counts[1])}",
+        f"{_describe_differences(findings, counts[0], alpha)}; read the other way, "
+        f"{_describe_differences(between, counts[1], alpha)}",
         (*findings, *between),
     )
 
@@ -263,7 +269,7 @@ _RANKING_READING = (
 )
 
 
-def judge_ranking_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
+def _judge_ranking_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
     """Judge every statement of section 6.3 that the tables can answer."""
     shared = [item for item in verdicts.rankings if item.hps in CONFIGURATIONS]
     own = [item for item in verdicts.rankings if item.hps == LIBRARY_DEFAULTS]
@@ -316,9 +322,8 @@ def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim
     return ThesisClaim(
         "6.3",
         claim,
-        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by "
-        f"one that "
-        "is not.",
+        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by one "
+        "that is not.",
         SUPPORTED if 2 * preserved > len(items) else verdict,
         f"{_format_verdict_counts(items)}; of the {len(pairs)} single pairs of frameworks "
         f"{sum(pair.verdict == PRESERVED for pair in pairs)} preserved; mean tau-b of the bare "
@@ -347,15 +352,13 @@ def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -
         "Gaps between algorithms change in size from framework to framework, most often under "
         "CleanRL's hyperparameters.",
         f"{_RANKING_READING}. First half: whether more settings have a changed gap than made-up "
-        f"ones in "
-        "which no gap changes; second half: whether more of them are CleanRL's than where names of "
-        "hyperparameters are dealt out anew on each task. Partly supported if the first is shown "
-        "and the second is not.",
+        "ones in which no gap changes; second half: whether more of them are CleanRL's than where "
+        "names of hyperparameters are dealt out anew on each task. Partly supported if the first "
+        "is shown and the second is not.",
         verdict,
         f"{count.observed} of {len(items)} settings with a changed gap; "
-        f"{describe_significant_count(count)}. By "
-        f"hyperparameters: {where}; as many or more under CleanRL's by chance p = {more:.2f}, as "
-        f"many or fewer p = {fewer:.2f}",
+        f"{describe_significant_count(count)}. By hyperparameters: {where}; as many or more under "
+        f"CleanRL's by chance p = {more:.2f}, as many or fewer p = {fewer:.2f}",
     )
 
 

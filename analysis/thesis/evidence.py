@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from parallax.analysis.data.published import split_version
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import stack_moments
-from parallax.analysis.stats.multiple_testing import adjust_holm
-from parallax.analysis.stats.omnibus import OmnibusCount
+from parallax.analysis.stats.multiple_testing import OmnibusCount, adjust_holm
 from parallax.analysis.verdicts import omnibus
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -30,7 +29,6 @@ class ClaimComparison:
 
     Attributes:
         first: Algorithm, task, hyperparameters and framework.
-        second: The same for the other side.
         difference: Mean of the first - mean of the second, in units of return.
         p: Welch's test.
         p_holm: The same after Holm's correction over the comparisons of the statement.
@@ -48,12 +46,9 @@ class ThesisClaim:
     """A statement of the thesis and what the tables say about it.
 
     Attributes:
-        section: Where the thesis makes it.
         claim: The statement, in other words.
         reading: How it was tested.
         verdict: Whether the numbers support it at the corrected level.
-        outcome: What was found.
-        findings: The comparisons, if it is one about differences.
     """
 
     section: str
@@ -92,13 +87,7 @@ def list_tasks(table: GroupTable) -> list[str]:
 def list_framework_pairs(
     table: GroupTable, algorithm: str, is_wanted: Callable[[str, str, str, str], bool]
 ) -> list[tuple[CellKey, CellKey]]:
-    """Return the pairs of frameworks in each setting of an algorithm.
-
-    Args:
-        table: All cells.
-        algorithm: ppo, td3 or sac.
-        is_wanted: Whether a task, hyperparameters and two frameworks are wanted.
-    """
+    """Return the wanted pairs of frameworks in each task and recipe of an algorithm."""
     return [
         ((algorithm, task, hps, first), (algorithm, task, hps, second))
         for task in list_tasks(table)
@@ -147,6 +136,5 @@ def describe_significant_count(count: OmnibusCount) -> str:
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
     return (
         f"where nothing differs, {count.expected_under_null:.1f} on average and "
-        f"{count.max_under_null} at most of "
-        f"{count.simulated_studies:,} made-up studies ({p})"
+        f"{count.max_under_null} at most of {count.simulated_studies:,} made-up studies ({p})"
     )

@@ -12,18 +12,13 @@ import numpy as np
 from parallax.analysis.data.published import split_version
 from parallax.analysis.labels import LIBRARY_DEFAULTS, format_number
 from parallax.analysis.report import document
-from parallax.analysis.thesis.claims import (
-    judge_ppo_claims,
-    judge_ranking_claims,
-    judge_td3_and_sac_claims,
-)
+from parallax.analysis.thesis.claims import judge_thesis_claims
 from parallax.analysis.thesis.evidence import (
     CONFIGURATIONS,
     NOT_CONTRADICTED,
     NOT_SUPPORTED,
     UNNAMED,
     ThesisClaim,
-    key_from_group,
 )
 from parallax.analysis.verdicts.consistency import INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.consistency import judge_consistency as pairs_of
@@ -96,8 +91,7 @@ def make_consistency_section(verdicts: StudyVerdicts) -> document.ReportSection:
     blocks: tuple[document.Block, ...] = (
         "288 pairs of frameworks under equal hyperparameters, with a margin of "
         f"{verdicts.options.margin_description}. Five runs of each can show no equivalence: that "
-        f"none of "
-        "five failed still allows a failure rate of 45%.",
+        "none of five failed still allows a failure rate of 45%.",
         _make_grid(rows, (*headings, "p < 0.05 uncorrected")),
         _describe_seeds_needed(verdicts.consistency, verdicts.options),
         f"The likeliest differences, none of which needs to be one ({_FAMILY_PHRASES['algorithm']} "
@@ -178,10 +172,9 @@ def make_deviations_section(groups: Sequence[ScoreGroup]) -> document.ReportSect
     blocks: tuple[document.Block, ...] = (
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
         'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
-        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that "
-        f"d² is at "
-        f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, and "
-        f"{solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
+        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that d² "
+        f"is at most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, "
+        f"and {solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
     )
     return document.ReportSection("Recovered deviations", blocks)
 
@@ -211,11 +204,7 @@ _INTRODUCTION: tuple[document.Block, ...] = (
 
 
 def make_thesis_document(verdicts: StudyVerdicts) -> document.Document:
-    """Return the whole page.
-
-    Args:
-        verdicts: Verdicts on the thesis' tables.
-    """
+    """Return the whole page, from the verdicts on the thesis' tables."""
     blocks = (
         *_INTRODUCTION,
         make_deviations_section(verdicts.groups),
@@ -229,20 +218,6 @@ def make_thesis_document(verdicts: StudyVerdicts) -> document.Document:
 
 def _make_grid(rows: Sequence[Sequence[document.Words]], heads: Sequence[str]) -> document.Grid:
     return document.Grid(tuple(heads), tuple(map(tuple, rows)))
-
-
-def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
-    """Judge every statement of sections 6.2 and 6.3 that the tables can decide.
-
-    Args:
-        verdicts: Verdicts from the thesis' tables.
-    """
-    cells = {key_from_group(group): group for group in verdicts.groups}
-    return (
-        *judge_ppo_claims(cells, verdicts.options),
-        *judge_td3_and_sac_claims(cells, verdicts.options),
-        *judge_ranking_claims(verdicts),
-    )
 
 
 def _make_claims_section(
@@ -260,12 +235,11 @@ def _make_claims_section(
         _make_grid(rows, ("", "section", "statement", "verdict")),
         (
             f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. "
-            "Neither shown nor contradicted: "
-            f"{_list_with_verdict(statements, NOT_CONTRADICTED)}. Differences exist, none can be "
-            f"named: {_list_with_verdict(statements, UNNAMED)}. Not supported is not refuted: five "
-            "runs leave most differences open. That differences exist is said where more "
-            "comparisons are significant without correction than in simulated studies in which "
-            "nothing differs, with the same cells compared (",
+            f"Neither shown nor contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. "
+            f"Differences exist, none can be named: {_list_with_verdict(statements, UNNAMED)}. Not "
+            "supported is not refuted: five runs leave most differences open. That differences "
+            "exist is said where more comparisons are significant without correction than in "
+            "simulated studies in which nothing differs, with the same cells compared (",
             _STATISTICS,
             ").",
         ),

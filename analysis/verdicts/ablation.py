@@ -40,10 +40,7 @@ class FrameworkGap:
     """Gap between another framework and the one that is changed.
 
     Attributes:
-        other: The other framework.
         result: Return of the other - that of the unchanged framework, over shared seeds.
-        seeds: The shared seeds.
-        group: Unchanged runs of the other framework.
     """
 
     other: str
@@ -58,8 +55,6 @@ class InterventionEffect:
 
     Attributes:
         name: Name on the command line.
-        changed: Runs with the intervention.
-        baseline: Runs of the framework without an intervention.
         seeds: Seeds of both, which the test pairs.
         result: Return with the intervention - return without, and the paired t test.
         p_holm: p-value of `result` after Holm's correction over the family.
@@ -92,10 +87,7 @@ class AblationVerdict:
 
     Attributes:
         cell: The setting, its variant without the intervention.
-        framework: The framework that is changed.
-        gaps: Gaps to other, unchanged frameworks.
         effects: Of single interventions, the largest first, then of several together.
-        score_name: Name of the score that they are effects on.
     """
 
     cell: StudyCell
@@ -122,12 +114,7 @@ class AblationVerdict:
 
 
 def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[AblationVerdict, ...]:
-    """Judge every framework and setting that was trained with and without an intervention.
-
-    Args:
-        loaded: All runs.
-        options: Level, margin and ranges.
-    """
+    """Judge every framework and setting that was trained with and without an intervention."""
     options = settle_options(loaded, options)
     return judge_effects(_group_by_intervention(loaded, options), "interventions", options)
 
@@ -137,10 +124,8 @@ def judge_effects(
 ) -> tuple[AblationVerdict, ...]:
     """Judge every framework and setting with changed and unchanged runs.
 
-    Args:
-        groups: Groups by setting, framework and name of the change, `NO_CHANGE` for none.
-        changes: Noun for the changes, for the family's name.
-        options: Level, margin and ranges.
+    Groups are by setting, framework and name of the change, `NO_CHANGE` for none. `changes` is the
+    noun for them, in the name of the family.
     """
     settings = sorted({(cell, framework) for cell, framework, _ in groups})
     pairs: dict[tuple[StudyCell, str], list[tuple[str, ScoreGroup, ScoreGroup]]] = {}
@@ -315,10 +300,8 @@ def _split_intervention(
 ) -> tuple[StudyCell, str]:
     """Split a run's setting into the one without intervention and the intervention's name.
 
-    Args:
-        item: A run.
-        known: Variants of unchanged runs by their settings. A long variant is shortened to a
-            digest, from which the intervention cannot be removed.
+    `known` has the variants of unchanged runs by their settings. A long variant is shortened to a
+    digest, from which the intervention cannot be removed.
     """
     cell = item.id.cell
     match = _INTERVENTION_PART.search(cell.variant)

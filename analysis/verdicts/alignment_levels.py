@@ -19,7 +19,7 @@ from parallax.analysis.stats.decomposition import (
     decompose_spread,
     estimate_framework_variance,
 )
-from parallax.analysis.stats.endpoints import Endpoint, find_first_reach
+from parallax.analysis.stats.learning_curves import Endpoint, find_first_reach
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.survival import CensoredTimes, compute_permuted_log_rank_p
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
@@ -41,9 +41,6 @@ class LevelTask:
     """A task and algorithm that frameworks were trained on at several levels.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        env: Task.
         length: Environment steps of the runs.
     """
 
@@ -58,13 +55,9 @@ class LevelSpread:
     """Scores of all frameworks in one task at one level.
 
     Attributes:
-        task: The task.
-        level: Level of alignment.
-        cell: The setting of its runs.
         scale: Scores that become 0 and 1; None if no solved score of the task is known.
         scores: Normalized scores by framework, float64[n]: 0 does nothing, 1 solves the task.
             A run that failed has 0.
-        groups: The groups of runs behind them, by framework.
         learned: Number of runs by framework whose final return exceeds that of every policy
             without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
@@ -109,8 +102,6 @@ class LevelDecomposition:
         has_lockstep: Whether there are runs at `lockstep`; without them code is not separated
             from what remains between frameworks with equal updates.
         shares: Over all tasks, with intervals.
-        without_framework: Shares if one framework is left out.
-        without_task: The same for tasks.
         alone: Shares of each task by itself, and its part of the variance of all tasks.
     """
 
@@ -130,10 +121,8 @@ class LevelResults:
     """Results on the levels of alignment of one study, as pages and figures show them.
 
     Attributes:
-        spreads: Every task and level with runs.
         decomposition: Shares by the study's endpoint; None where the runs do not allow them.
         secondary: The same by `SECONDARY_ENDPOINT`.
-        endpoint: The study's endpoint, in words.
     """
 
     spreads: tuple[LevelSpread, ...]
@@ -155,12 +144,7 @@ class LevelResults:
 def judge_alignment_levels(
     groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> tuple[LevelResults, ...]:
-    """Judge every study with runs at more than one level.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Endpoint, margin, seed, and given ranges of tasks.
-    """
+    """Judge every study with runs at more than one level."""
     spreads = list_level_spreads(groups, options)
     if not spreads:
         return ()
@@ -206,11 +190,6 @@ def collect_reaching_times(
 ) -> CensoredTimes | None:
     """Collect the steps at which the runs of a framework first were nearly solved.
 
-    Args:
-        group: Runs of one framework.
-        spread: Their task and level.
-        with_failed_runs: Whether failed runs count, too.
-
     Returns:
         A run that was never nearly solved is censored at its end, a failed run at the full length.
         None without a known scale or without a run.
@@ -230,7 +209,6 @@ class ReachingTest:
     """Test of whether frameworks differ in when their runs are first nearly solved.
 
     Attributes:
-        reached: Number of runs that were nearly solved.
         runs: Number of runs, failed ones included.
         p: p-value of the permuted log-rank test over all frameworks; NaN if too few have runs.
     """
@@ -241,12 +219,7 @@ class ReachingTest:
 
 
 def compare_reaching_times(spread: LevelSpread, rng: np.random.Generator) -> ReachingTest:
-    """Compare the frameworks of one task and level by a log-rank test.
-
-    Args:
-        spread: The task and level.
-        rng: Source of the permutations.
-    """
+    """Compare the frameworks of one task and level by a log-rank test."""
     found = [collect_reaching_times(group, spread) for group in spread.groups.values()]
     samples = [sample for sample in found if sample is not None]
     return ReachingTest(
@@ -263,10 +236,6 @@ def list_level_spreads(
 
     Runs with their own interventions or with other replay strategies belong to no level. A
     framework all of whose runs failed is at the level of the others with its options.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Endpoint, margin and given ranges of tasks.
     """
     found: dict[tuple[LevelTask, str], list[ScoreGroup]] = collections.defaultdict(list)
     levels: dict[StudyCell, tuple[LevelTask, str]] = {}
@@ -354,11 +323,6 @@ def decompose_levels(
     it. A framework without two seeds at each level of a task is left out of that task. A task is
     left out if fewer than two thirds of its frameworks remain, such as while runs are missing.
 
-    Args:
-        spreads: Spreads of one study.
-        generator: For bootstrap intervals over seeds.
-        resamples: Number of bootstrap samples.
-
     Returns:
         None if no task remains, or all scores are equal.
     """
@@ -428,10 +392,6 @@ def list_frameworks(found: Mapping[str, LevelSpread]) -> list[str]:
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:
     """Return the frameworks with two seeds at each of some levels of a task.
-
-    Args:
-        found: Levels of one task.
-        levels: Names of levels.
 
     Returns:
         Empty if there are fewer than two, or fewer than two thirds of those of the task.

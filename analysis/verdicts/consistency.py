@@ -17,8 +17,6 @@ from parallax.analysis.stats import effect_size_and_power, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import compute_log_rank_p
-from parallax.analysis.verdicts.caveats import find_caveats
-from parallax.analysis.verdicts.code_differences import is_same_algorithm
 from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
 from parallax.analysis.verdicts.groups import (
     GroupPair,
@@ -36,6 +34,7 @@ from parallax.analysis.verdicts.margins import (
     find_score_range,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.run_differences import find_caveats, is_same_algorithm
 from parallax.analysis.verdicts.statements import DIFFERENT as DIFFERENT
 from parallax.analysis.verdicts.statements import EQUIVALENT as EQUIVALENT
 from parallax.analysis.verdicts.statements import INCONCLUSIVE as INCONCLUSIVE
@@ -49,17 +48,13 @@ class PairVerdict:
     """Verdict on two frameworks in one setting.
 
     Attributes:
-        cell: The setting.
-        first: One framework.
-        second: The other; differences are first - second.
+        second: Differences are first - second.
         verdict: `different`, `equivalent` or `inconclusive`.
         statement: What is shown, and whether of the means or of the distributions.
         is_same_algorithm: Whether lockstep training shows that both compute the same updates.
         detectable: Whether the difference is significant, even if it is within the margin.
         difference: Of the means, in units of return.
         low: Lower end of Welch's 95% interval; NaN if either has fewer than two seeds.
-        high: Upper end.
-        p_welch: p-value of Welch's test.
         p_log_rank: p-value of the log-rank test, which replaces it for endpoints of steps; NaN
             for others.
         p_permutation: p-value of the permutation test; NaN for published numbers.
@@ -69,10 +64,6 @@ class PairVerdict:
             returns, so that failures too rare to be observed are allowed for.
         p_equivalence: The larger of `p_tost` and `p_unobserved_failures`.
         p_equivalence_holm: `p_equivalence` after Holm's correction over the family.
-        margin: Equivalence margin and its source.
-        range: Range of scores that a run can end with.
-        failures: Failed runs of both.
-        family: Name of the family of Holm's correction.
         family_size: Number of tests in the family.
         seeds_needed: Seeds per framework that give a verdict with the requested power if the
             measured values are the true ones; infinite above 1,000, NaN if unknown.
@@ -131,10 +122,7 @@ class PairTests:
     Attributes:
         contrast: Differences of means.
         p: Welch's test, or the log-rank test for endpoints of steps.
-        p_holm: `p` after Holm's correction.
-        p_tost: Two one-sided tests.
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
-        p_equivalence_holm: `p_equivalence` after Holm's correction.
     """
 
     contrast: two_sample.MeanContrast
@@ -147,9 +135,7 @@ class PairTests:
     def decide(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
         """Return the verdict of each pair, and whether its difference is significant.
 
-        Args:
-            permutation: float[pairs], p-values of permutation tests; NaN where unknown.
-            alpha: Level.
+        Permutation tests can be unknown, NaN.
         """
         with np.errstate(invalid="ignore"):
             agrees = np.isnan(permutation) | (permutation < alpha)
@@ -168,12 +154,8 @@ def run_tests(
 ) -> PairTests:
     """Test the pairs of one family.
 
-    Args:
-        first: Moments with float[pairs] arrays.
-        second: Moments of the second framework of each pair.
-        margins: float[pairs], margins of equivalence.
-        p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
-        p_log_rank: float[pairs], p-values that replace those of Welch's test where they are known.
+    All arrays are float[pairs]. `p_unobserved` is that of `margins.compute_unobserved_p`, and
+    `p_log_rank` replaces the p-values of Welch's test where it is known.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (
@@ -237,10 +219,6 @@ def judge_consistency(
       significant without one. With five seeds each its p-value cannot be below 0.008, which is
       never significant after a correction. Published numbers have no permutation test.
     - `inconclusive`: neither.
-
-    Args:
-        groups: Final scores.
-        options: Level, share that makes the margin, family, seed of the permutations.
     """
     pairs = list_group_pairs(group for group in groups if group.n)
     return judge_by_family(pairs, options, judge_family)
@@ -253,10 +231,7 @@ def judge_by_family(
 ) -> tuple[Verdict, ...]:
     """Split pairs into the families of Holm's correction and judge each family by itself.
 
-    Args:
-        pairs: All pairs.
-        options: Passed to `judge`; its `family` says which pairs belong together.
-        judge: Returns one verdict per pair of a family, given the family's name.
+    `judge` returns one verdict per pair of a family, given the family's name.
 
     Returns:
         One verdict per pair, in the order of `pairs`.
@@ -288,16 +263,7 @@ def name_family(cell: StudyCell, kind: str) -> str:
 def judge_family(
     pairs: Sequence[GroupPair], family: str, options: VerdictOptions
 ) -> list[PairVerdict]:
-    """Judge the pairs of one family, with Holm's correction over all of them.
-
-    Args:
-        pairs: At least one; each group has a score.
-        family: Name of the family.
-        options: Level, margins, ranges and the seed of the permutations.
-
-    Returns:
-        One verdict per pair, in order.
-    """
+    """Judge the pairs of one family, all with scores, with Holm's correction over all of them."""
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
@@ -370,13 +336,7 @@ def compute_holm_levels(items: Sequence[PairVerdict], alpha: float) -> list[floa
 def estimate_pair_seed_range(
     item: PairVerdict, level: float, options: VerdictOptions
 ) -> tuple[float, float]:
-    """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds.
-
-    Args:
-        item: A pair.
-        level: Level of its tests.
-        options: Power, ranges and the seed of the draws.
-    """
+    """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds."""
     one, two = compute_unobserved_distances([(item.first, item.second)], options)
     return effect_size_and_power.estimate_seed_range(
         (item.first.moments, item.second.moments),
@@ -417,10 +377,6 @@ def judge_library_defaults(
 
     The rules are those of `judge_consistency`, with separate families: hyperparameters differ, so
     that this does not answer RQ2.
-
-    Args:
-        groups: Final scores.
-        options: Level, margins, family and the seed of the permutations.
     """
     return tuple(
         dataclasses.replace(

@@ -25,15 +25,9 @@ class CrossedDesign:
     """Scores of all recipes in all implementations, on one task.
 
     Attributes:
-        algorithm: Algorithm.
-        env: Task.
-        recipes: Names of the recipes.
-        frameworks: Names of the frameworks.
         scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved.
-        variance: Variance components.
         low: Lower ends of their 95% bootstrap intervals over seeds, in the order of the
             attributes of `CrossedVariance`.
-        high: Upper ends.
     """
 
     algorithm: str
@@ -52,10 +46,6 @@ def judge_crossed_designs(
     """Judge every task on which two or more recipes of frameworks were run at `exact`.
 
     Each cell is cut to the number of seeds of the smallest one, so that the layout is balanced.
-
-    Args:
-        groups: Scores by setting and framework.
-        options: Given ranges of tasks, seed of the resampling.
     """
     found: dict[tuple[str, ...], dict[tuple[str, str], ScoreGroup]] = collections.defaultdict(dict)
     names = {group.framework for group in groups}

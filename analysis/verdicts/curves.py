@@ -23,12 +23,10 @@ class LearningCurve:
     """One framework in one setting.
 
     Attributes:
-        framework: Its name.
         seeds: Per seed its int64[E] steps and float64[E] mean returns.
         steps: int64[K], evaluation steps that all seeds share.
         mean: float64[K], mean over seeds of the mean return.
         low: float64[K], lower end of the interval; NaN at one seed.
-        high: float64[K], upper end.
         left_out: Evaluations of single seeds that others do not have.
     """
 
@@ -46,10 +44,8 @@ class CurvePanel:
     """All frameworks in one setting.
 
     Attributes:
-        cell: The setting.
         curves: One per framework with at least one run used, by name.
         requested: Run folders found, by framework.
-        references: Scores of doing nothing and of random actions.
         with_failed_runs: Curves of frameworks with a failed run, with failed runs at the bottom.
     """
 
@@ -74,11 +70,7 @@ def make_panels(
 ) -> tuple[CurvePanel, ...]:
     """Return the curves of every setting that has a folder.
 
-    Args:
-        loaded: Runs found.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-        rng: Source of bootstrap resamples.
-        with_failed_runs: Groups in which failed runs count, from `count_failed_as_bottom`.
+    `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
     treated = make_curves_with_failed_runs(with_failed_runs)
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
@@ -104,11 +96,7 @@ def make_panels(
 def make_curves_with_failed_runs(
     groups: Iterable[ScoreGroup],
 ) -> dict[tuple[StudyCell, str], LearningCurve]:
-    """Return the curves of groups with failed runs, which are at the bottom throughout.
-
-    Args:
-        groups: Groups in which failed runs count, from `count_failed_as_bottom`.
-    """
+    """Return the curves of groups with failed runs, which are at the bottom throughout."""
     rng = np.random.default_rng(0)
     return {
         group.key: make_curve(group.framework, group.runs, "t", rng)
@@ -120,14 +108,7 @@ def make_curves_with_failed_runs(
 def make_curve(
     framework: str, runs: Sequence[CompletedRun], method: str, rng: np.random.Generator
 ) -> LearningCurve:
-    """Aggregates one framework's seeds at the evaluation steps that all of them share.
-
-    Args:
-        framework: Its name.
-        runs: At least one run.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-        rng: Source of bootstrap resamples.
-    """
+    """Aggregate one framework's seeds at the evaluation steps that all of them share."""
     seeds = tuple((run.timesteps, run.results.mean(axis=1)) for run in runs)
     steps = functools.reduce(np.intersect1d, [at for at, _ in seeds])
     shared = np.array([returns[np.isin(at, steps)] for at, returns in seeds])

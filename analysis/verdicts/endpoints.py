@@ -20,7 +20,7 @@ from parallax.analysis.data.published import (
 )
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.labels import format_count
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import SampleMoments, compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -36,7 +36,6 @@ class ReferenceScore:
     Attributes:
         name: One of the names above.
         moments: Over episodes; over runs for the untrained policy.
-        source: Where it comes from.
     """
 
     name: str
@@ -114,10 +113,6 @@ def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOption
     An endpoint fixed before the runs is part of the plan. One chosen when results are known is a
     search for significant results. Every page says which of the two it is.
 
-    Args:
-        loaded: Runs of studies.
-        options: Its `endpoint` is used where it is not empty.
-
     Raises:
         ValueError: There is no endpoint of that name.
     """
@@ -164,9 +159,7 @@ class ScoreScale:
     """Scores that are 0 and 1 after normalization in one task.
 
     Attributes:
-        zero: Score, in units of return.
         one: Score, in units of return; above `zero`.
-        source: Source of both, in words.
     """
 
     zero: float
@@ -180,12 +173,7 @@ class ScoreScale:
 
 
 def find_score_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:
-    """Return the scale of scores over several tasks; None if unknown.
-
-    Args:
-        cell: The setting.
-        options: The endpoint, and given ranges.
-    """
+    """Return the scale of scores over several tasks; None if unknown."""
     if options.chosen_endpoint.is_steps:
         return ScoreScale(0.0, 1.0, "share of training that is left")
     return find_task_scale(cell, options)
@@ -199,10 +187,6 @@ def find_task_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | No
     score of the algorithm, or that of a solved task if nothing is published. A range given for the
     task takes precedence: its upper end is 1, and 0 is the largest of its lower end and these
     policies' scores.
-
-    Args:
-        cell: The setting.
-        options: Given ranges.
     """
     return _make_scale(cell, options, get_top_score(cell.algorithm, cell.env))
 
@@ -211,10 +195,6 @@ def find_solved_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | 
     """Return the scale on which 1 is the solved score of the task, whatever the algorithm.
 
     0 is as in `find_task_scale`. If no solved score is known, the published score is used.
-
-    Args:
-        cell: The setting.
-        options: Given ranges.
     """
     found = get_solved_score(cell.env) or get_reference_score(cell.algorithm, cell.env)
     return _make_scale(cell, options, found)

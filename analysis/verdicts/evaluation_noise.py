@@ -22,8 +22,6 @@ class EvaluationNoise:
     """Evaluation noise in one setting, over its frameworks.
 
     Attributes:
-        cell: The setting.
-        frameworks: Number of frameworks that it is estimated from.
         components: Means over frameworks, weighted by their degrees of freedom.
         cost: Share of a run's time that its evaluations took; NaN if not recorded.
         proposed: Episodes that make noise less than a tenth of the variance between seeds, or as
@@ -44,9 +42,7 @@ def measure_evaluation_noise(
 ) -> tuple[EvaluationNoise, ...]:
     """Measure the evaluation noise of every setting with enough seeds and episodes.
 
-    Args:
-        groups: Scores and their runs.
-        options: The endpoint; the result is empty for steps to a threshold, which have no model.
+    Endpoints of steps have no model, and no result.
     """
     found: dict[StudyCell, list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]] = (
         collections.defaultdict(list)

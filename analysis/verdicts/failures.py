@@ -9,7 +9,7 @@ import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
 from parallax.analysis.stats import two_sample
-from parallax.analysis.stats.endpoints import FINAL
+from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
@@ -24,13 +24,9 @@ class FailureComparison:
     Attributes:
         threshold: A run with a final score below this has failed; NaN if no scale is known.
         failed: Number of failed runs of each; empty if unknown.
-        sizes: Number of runs of each.
         p: p-value of Fisher's exact test.
-        p_holm: `p` after Holm's correction over the family.
         difference: Failed share of the first - that of the second.
         low: Lower end of Newcombe's 95% interval for it.
-        high: Upper end.
-        known: Whether failed runs can be identified.
         counts: Failed and all runs of each framework, such as `1/5`; `-` if unknown.
     """
 
@@ -55,12 +51,7 @@ class FailureComparison:
 def compare_failures(
     pairs: Sequence[GroupPair], options: VerdictOptions
 ) -> list[FailureComparison]:
-    """Compare the failed runs of the pairs of one family.
-
-    Args:
-        pairs: Pairs of frameworks.
-        options: Its `failed_share` sets the threshold.
-    """
+    """Compare the failed runs of the pairs of one family."""
     thresholds = [compute_failure_threshold(pair, options) for pair in pairs]
     counts = [_count_failures(pair, at) for pair, at in zip(pairs, thresholds, strict=True)]
     sizes = [tuple(group.n for group in pair) for pair in pairs]
@@ -106,10 +97,6 @@ def find_bottom_score(groups: Sequence[ScoreGroup], options: VerdictOptions) -> 
     """Return the score that is used for failed runs of a task; None if there is none.
 
     It is the lower end of the task's range; if that is unknown, the lowest score of the groups.
-
-    Args:
-        groups: All groups of an algorithm on the task.
-        options: Given ranges.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
     if not usable:
@@ -125,10 +112,6 @@ def count_failed_as_bottom(
 
     It is the same for all recipes of an algorithm, so that library defaults can be compared. Groups
     without a failed run stay as they are, so that a setting without any has the same verdicts.
-
-    Args:
-        groups: Scores of complete runs.
-        options: Given ranges.
     """
     places: dict[tuple[str, ...], list[ScoreGroup]] = collections.defaultdict(list)
     for group in groups:
@@ -179,10 +162,7 @@ def _impute_failed_runs(
 def _impute_run(failed: ExcludedRun, runs: Sequence[CompletedRun], bottom: float) -> CompletedRun:
     """Return a run in the place of a failed one: at the bottom, and never above another run.
 
-    Args:
-        failed: The failed run.
-        runs: Complete runs of the task; evaluations are those of the first one.
-        bottom: The final score.
+    Evaluations are those of the first of some complete runs of the task.
     """
     like = runs[0]
     others = [run.results for run in runs if np.array_equal(run.timesteps, like.timesteps)]

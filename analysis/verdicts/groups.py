@@ -11,7 +11,7 @@ import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
 from parallax.analysis.labels import LIBRARY_DEFAULTS
-from parallax.analysis.stats.endpoints import find_first_reach
+from parallax.analysis.stats.learning_curves import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.survival import CensoredTimes
 from parallax.analysis.verdicts.endpoints import find_task_scale
@@ -27,9 +27,6 @@ class ScoreGroup:
     A score is the endpoint of a run: the final return, unless the study fixed another.
 
     Attributes:
-        cell: The setting.
-        framework: Its name.
-        moments: Mean, deviation and count of the scores.
         rounding: Half a unit of the last printed digit of a published mean and its interval,
             in units of return; 0 for runs.
         scores: float[n], score per seed, by seed; None for published numbers.
@@ -37,9 +34,7 @@ class ScoreGroup:
         requested: Number of run folders; equal to n for published numbers.
         completed: Number of runs that meet the completeness rule.
         steps: Environment steps at which the scores were taken; several if seeds differ.
-        source: Reference of published numbers; empty for runs.
         n: Number of seeds that enter the statistics.
-        seeds: Seed of each score.
         failed: Number of runs whose training failed or diverged, and which have no score.
         failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
@@ -89,9 +84,6 @@ class ScoreGroup:
 
         Of two evaluations equally near, the earlier one counts. Published numbers are returned
         unchanged.
-
-        Args:
-            step: Environment steps.
         """
         if not self.runs:
             return self
@@ -101,11 +93,7 @@ class ScoreGroup:
         return dataclasses.replace(self.replace_scores(scores), steps=tuple(sorted(steps)))
 
     def replace_scores(self, scores: Iterable[float]) -> "ScoreGroup":
-        """Return the group with other scores.
-
-        Args:
-            scores: One per run, in order.
-        """
+        """Return the group with other scores, one per run, in order."""
         values = np.array(list(scores), dtype=np.float64)
         return dataclasses.replace(
             self, moments=compute_moments(values), scores=values, censored=None
@@ -128,10 +116,6 @@ def group_runs(
     loaded: LoadedRuns, options: VerdictOptions = DEFAULT_OPTIONS
 ) -> tuple[ScoreGroup, ...]:
     """Group runs by setting and framework, in sorted order; a group may have no scores.
-
-    Args:
-        loaded: Runs of studies.
-        options: The endpoint, and ranges that its threshold is a share of.
 
     Raises:
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
@@ -238,9 +222,6 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
     """Find the main variant of each study and algorithm: the one with the most runs used.
 
     Of equally large ones, the variant with the fewest options, then the first by name.
-
-    Args:
-        groups: Final scores.
     """
     runs: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(
         collections.Counter

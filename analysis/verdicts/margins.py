@@ -28,7 +28,6 @@ class EquivalenceMargin:
         size: In units of return.
         reference: Upper end of the scale that the margin is a share of, in units of return.
         zero: Lower end of that scale.
-        source: Source of both, in words.
     """
 
     size: float
@@ -39,13 +38,7 @@ class EquivalenceMargin:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRange:
-    """Range of scores that a run of a task can end with.
-
-    Attributes:
-        low: Least score; NaN if unknown.
-        high: Largest score; NaN if unknown.
-        source: Source of the range, in words.
-    """
+    """Range of scores that a run of a task can end with; NaN if unknown."""
 
     low: float
     high: float
@@ -65,10 +58,6 @@ def compute_margin(groups: Sequence[ScoreGroup], options: VerdictOptions) -> Equ
     `options.margin_of` = `score`, of that score itself. A range given for the task takes
     precedence. If neither is known, the margin is a share of the mean absolute score of the
     compared runs.
-
-    Args:
-        groups: At least one group with a run, all of one setting.
-        options: `margin_share`, `margin_of` and given ranges.
     """
     whole, zero, source = _find_scale(groups, options)
     return EquivalenceMargin(options.margin_share * abs(whole - zero), whole, zero, source)
@@ -98,10 +87,6 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
 
     It lies at `options.failed_share` of the distance from random actions to the published score (of
     a solved task where nothing is published), or of the range given for the task.
-
-    Args:
-        groups: At least one group, all of one setting.
-        options: `failed_share` and given ranges.
     """
     cell = groups[0].cell
     given, random = options.range_by_env.get(cell.env), _find_random(cell, options)
@@ -115,11 +100,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
 
     The bounds that the task's rewards imply, where there are some; otherwise from the score of
     random actions to the best published score of the algorithm on the task, or to that of a solved
-    task where nothing is published. The range is widened to include all compared runs.
-
-    Args:
-        pair: Groups of one setting.
-        options: A range given for the task takes precedence.
+    task where nothing is published. The range is widened to include all compared runs. A range
+    given for the task takes precedence.
     """
     cell = pair[0].cell
     if options.chosen_endpoint.is_steps:
@@ -155,12 +137,8 @@ def compute_unobserved_p(
     """Compute the p-value of "the means differ by the margin or more" from the score range alone.
 
     It allows for failures too rare to be observed in a few seeds (`stats.unobserved_failures`).
-    Without a known range it is 1, so that nothing is equivalent.
-
-    Args:
-        pair: Two frameworks in one setting.
-        options: Margin and ranges.
-        size: Number of seeds of each to use, the first by number; None for all.
+    Without a known range it is 1, so that nothing is equivalent. Of each framework, `size` seeds
+    are used, the first by number; all if it is None.
     """
     ends = find_score_range(pair, options)
     margin = compute_margin(pair, options).size
@@ -221,9 +199,7 @@ def choose_unobserved_distances(
 ) -> tuple[float, float]:
     """Return how far unobserved runs can lie from two means, in the direction with more room.
 
-    Args:
-        means: Means of both frameworks.
-        ends: Least and largest possible score.
+    `ends` has the least and the largest possible score.
     """
     (a, b), (low, high) = means, ends
     ways = ((high - a, b - low), (a - low, high - b))

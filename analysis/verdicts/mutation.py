@@ -21,11 +21,9 @@ class MutantVerdict:
     """Verdict on one mutant configuration.
 
     Attributes:
-        mutant: Its test results.
         replay: Kills by the replay of training configurations; None if there was none.
         trivial: Whether it fails wherever its original succeeds.
         weak: Kills by the weak generator; None if it has no tests.
-        strong: Kills by the strong generator; None if it has no tests.
     """
 
     mutant: MutantResults
@@ -55,10 +53,8 @@ class OperatorVerdict:
     """Verdict on all configurations of one operator.
 
     Attributes:
-        name: Name of the operator.
         configurations: In the order of their values.
         weak: Mutation score of the weak generator: mean killing rate of configurations that count.
-        strong: Mutation score of the strong generator.
         sensitivity: Relative gain of the strong one over the weak one; NaN if a score is NaN.
         paired: Sensitivity over the configurations for which both generators have tests.
         closest_to_original: The configuration that enters scores and is closest to the original
@@ -89,11 +85,8 @@ class MutationVerdict:
     """Verdict on all mutants of one setting.
 
     Attributes:
-        setting: Originals and mutants with their test results.
         published: Whether the definitions are those of the published code.
-        operators: Verdicts on operators, sorted by name.
         weak: Mean mutation score of the weak generator over operators.
-        strong: Mean mutation score of the strong generator.
         sensitivity: Mean of the operators' sensitivities, as in the paper's Table III.
     """
 
@@ -106,12 +99,7 @@ class MutationVerdict:
 
 
 def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
-    """Judge all mutants of a setting.
-
-    Args:
-        setting: Originals and mutants with their test results.
-        as_published_code: Whether to follow the published code where it differs from the paper.
-    """
+    """Judge all mutants of a setting, by the paper or by its published code where they differ."""
     names = list(dict.fromkeys(item.operator for item in setting.mutants))
     operators = tuple(_judge_operator(name, setting, as_published_code) for name in names)
     return MutationVerdict(

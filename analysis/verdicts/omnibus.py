@@ -1,7 +1,7 @@
 """Omnibus verdicts: whether frameworks differ at all, even if no single pair can be named.
 
 The test statistic is the number of pairs that are significant without correction; its null
-distribution is simulated (`stats/omnibus.py`).
+distribution is simulated (`stats/multiple_testing.py`).
 """
 
 import collections
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import VariantKey
-from parallax.analysis.stats import omnibus
+from parallax.analysis.stats import multiple_testing
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
@@ -30,13 +30,9 @@ class OmnibusVerdict:
     """Omnibus verdict on all pairs of frameworks of one algorithm.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        variant: Options that differ from the defaults.
         verdict: `named differences` if a pair is different; `unnamed differences` if none is, but
             more pairs are significant without correction than expected by chance; otherwise
             `no difference shown`.
-        different: Number of pairs that are different.
         count: Number of significant pairs, and its null distribution.
     """
 
@@ -45,22 +41,16 @@ class OmnibusVerdict:
     variant: str
     verdict: str
     different: int
-    count: omnibus.OmnibusCount
+    count: multiple_testing.OmnibusCount
 
 
 def judge_omnibus(
     items: Sequence[PairVerdict], options: VerdictOptions
 ) -> tuple[OmnibusVerdict, ...]:
-    """Judge every study, algorithm and variant.
-
-    Args:
-        items: Verdicts on pairs.
-        options: Level, resamples and their seed.
-    """
+    """Judge every study, algorithm and variant."""
     found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
     for item in items:
-        cell = item.cell
-        found[cell.study, cell.algorithm, cell.variant].append(item)
+        found[item.cell.variant_key].append(item)
     return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
 
 
@@ -82,13 +72,10 @@ def _judge_study_omnibus(
 
 def count_differences(
     pairs: Sequence[GroupPair], p_values: Sequence[float], options: VerdictOptions
-) -> omnibus.OmnibusCount:
+) -> multiple_testing.OmnibusCount:
     """Compare the number of significant pairs with studies in which all means are the same.
 
-    Args:
-        pairs: The groups compared; a group may be in several pairs.
-        p_values: Welch's test of each pair; NaN if a sample has fewer than two seeds.
-        options: Level, resamples and their seed.
+    P-values are those of Welch's tests; NaN if a sample has fewer than two seeds.
     """
     known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
     observed = sum(p < options.alpha for p in p_values)
@@ -97,9 +84,11 @@ def count_differences(
     counts = np.zeros(resamples, dtype=np.int64)
     for setting in _connect_pairs(known):
         groups, places = _index_groups(setting)
-        samples = omnibus.shrink_deviations(stack_moments([group.moments for group in groups]))
-        counts += omnibus.simulate_counts(samples, places, options.alpha, rng, resamples)
-    return omnibus.evaluate_count(observed, len(known), counts)
+        samples = multiple_testing.shrink_deviations(
+            stack_moments([group.moments for group in groups])
+        )
+        counts += multiple_testing.simulate_counts(samples, places, options.alpha, rng, resamples)
+    return multiple_testing.evaluate_count(observed, len(known), counts)
 
 
 def _connect_pairs(pairs: Sequence[GroupPair]) -> list[list[GroupPair]]:

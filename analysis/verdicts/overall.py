@@ -1,16 +1,18 @@
-"""Aggregates over tasks: means, profiles, probability of improvement, sample efficiency.
+"""Analyses over all tasks, and seed by seed, that change no verdict.
 
-Scores of each task are normalized first, (score - zero) / (one - zero), on the scale of the
-verdicts over tasks.
+Aggregates are means, profiles, probability of improvement and sample efficiency. Scores of each
+task are normalized first, (score - zero) / (one - zero), on the scale of the verdicts over tasks.
 """
 
 import collections
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.runs import StudyCell, SuiteKey
 from parallax.analysis.stats import aggregates as efficiency
 from parallax.analysis.stats.aggregates import (
     AggregateScores,
@@ -20,7 +22,15 @@ from parallax.analysis.stats.aggregates import (
     compute_improvement,
     compute_profiles,
 )
-from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.moments import FloatArray, stack_moments
+from parallax.analysis.stats.multiple_testing import adjust_holm
+from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
+from parallax.analysis.stats.two_sample import (
+    PairedDifference,
+    compute_contrast,
+    compute_paired_difference,
+)
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale, find_task_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -34,17 +44,10 @@ class OverallScores:
     """Aggregates of the frameworks of one algorithm and recipe over all tasks.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        hps: Hyperparameters.
-        variant: Options that differ from the defaults.
         tasks: Tasks included: those in which every framework listed has a run.
-        aggregates: Per framework; normalized scores.
         profiles: Per framework, at 81 thresholds from 0 to 2.
-        improvement: Per pair of frameworks.
         efficiency: Interquartile mean over environment steps, for frameworks whose runs share
             evaluations.
-        scales: Scale of each task.
         left_out: Tasks and frameworks that are not included, with the reason.
     """
 
@@ -66,15 +69,12 @@ def compute_overall_scores(
 ) -> tuple[OverallScores, ...]:
     """Compute aggregates for every algorithm, recipe and variant with runs.
 
-    Args:
-        groups: Final scores; published numbers without single seeds are ignored.
-        options: Given ranges, number of resamples and their seed.
+    Published numbers without single seeds are ignored.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
-    found: dict[tuple[str, str, str, str], list[ScoreGroup]] = collections.defaultdict(list)
+    found: dict[SuiteKey, list[ScoreGroup]] = collections.defaultdict(list)
     for group in usable:
-        cell = group.cell
-        found[cell.study, cell.algorithm, cell.hps, cell.variant].append(group)
+        found[group.cell.suite_key].append(group)
     results = (_compute_group_overall(key, found[key], options) for key in sorted(found))
     return tuple(result for result in results if result is not None)
 
@@ -86,7 +86,7 @@ def select_failed_parts(groups: Sequence[ScoreGroup]) -> list[ScoreGroup]:
 
 
 def _compute_group_overall(
-    key: tuple[str, str, str, str], groups: Sequence[ScoreGroup], options: VerdictOptions
+    key: SuiteKey, groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> OverallScores | None:
     table: dict[str, dict[str, ScoreGroup]] = collections.defaultdict(dict)
     for group in groups:
@@ -147,3 +147,133 @@ def _normalize_curves(
         returns = np.array([found.mean(axis=1) for found in at])
         scores.append((returns - scale.zero) / scale.width)
     return steps.astype(np.float64), scores
+
+
+MIN_PAIRS = 2  # pairs
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairedVerdict:
+    """Paired comparison of two frameworks in one setting, over shared seeds.
+
+    Attributes:
+        item: The unpaired verdict.
+        p_holm: p-value of `result` after Holm's correction over the pairs of the family.
+    """
+
+    item: PairVerdict
+    seeds: tuple[int, ...]
+    result: PairedDifference
+    p_holm: float
+
+
+def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...]:
+    """Compare frameworks seed by seed, where their last evaluations share initial states.
+
+    Initial states follow from the task, the seed, `evaluation_seed` of the study, the index of the
+    evaluation and the number of episodes. Pairs without two such seeds are left out.
+    """
+    found: dict[str, list[tuple[PairVerdict, tuple[int, ...], PairedDifference]]] = {}
+    for item in items:
+        first, second = (_index_by_initial_states(group) for group in (item.first, item.second))
+        shared = sorted(set(first) & set(second))
+        if len(shared) >= MIN_PAIRS:
+            one, two = (np.array([scores[key] for key in shared]) for scores in (first, second))
+            entry = item, tuple(key[0] for key in shared), compute_paired_difference(one, two)
+            found.setdefault(item.family, []).append(entry)
+    judged = {
+        id(item): PairedVerdict(item, seeds, result, float(p))
+        for family in found.values()
+        for (item, seeds, result), p in zip(
+            family, adjust_holm([result.p for _, _, result in family]), strict=True
+        )
+    }
+    return tuple(judged[id(item)] for item in items if id(item) in judged)
+
+
+def _index_by_initial_states(group: ScoreGroup) -> dict[tuple[int, int, int, int], float]:
+    """Index scores by seed, evaluation seed, number of evaluations and of episodes."""
+    if group.scores is None:
+        return {}
+    return {
+        (run.id.seed, int(run.spec["evaluation_seed"]), len(run.timesteps), run.results.shape[1]): (
+            float(score)
+        )
+        for run, score in zip(group.runs, group.scores, strict=False)
+        if run.id.seed is not None and isinstance(run.spec.get("evaluation_seed"), int)
+    }
+
+
+PooledPairKey = tuple[
+    str, str, str, str, str, str
+]  # study, algorithm, variant, hps, both frameworks
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PooledPair:
+    """Differences of two frameworks under one recipe, pooled over tasks.
+
+    Attributes:
+        scales: Units of return per unit here, the scale of scores over tasks; where none is known,
+            that of the margin.
+        pooled: Differences, first minus second, in these units.
+        p_holm: P-value of "the mean over tasks is 0", corrected over the pairs of the algorithm
+            in this study and variant.
+    """
+
+    items: tuple[PairVerdict, ...]
+    scales: tuple[float, ...]
+    pooled: PooledDifferences
+    p_holm: float
+
+    @property
+    def cell(self) -> StudyCell:
+        """The setting, without a task."""
+        return dataclasses.replace(self.items[0].cell, env="")
+
+
+def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[PooledPair, ...]:
+    """Pool every pair of frameworks over the tasks of an algorithm and recipe.
+
+    Tasks in which neither side varies, or one has a single seed, are left out; at least four must
+    remain.
+    """
+    found: dict[PooledPairKey, list[PairVerdict]] = collections.defaultdict(list)
+    for item in items:
+        cell, pair = item.cell, (item.first.framework, item.second.framework)
+        if _get_variance(item) > 0 and _get_width(item, options) > 0:
+            found[cell.study, cell.algorithm, cell.variant, cell.hps, *pair].append(item)
+    whole = [(key, found[key]) for key in sorted(found) if len(found[key]) >= MIN_TASKS]
+    pairs: list[PooledPair] = []
+    for _, members in itertools.groupby(whole, key=lambda entry: entry[0][:3]):
+        family = [(own, *_pool_tasks(own, options)) for _, own in members]
+        corrected = adjust_holm([pooled.p for _, _, pooled in family])
+        pairs += [
+            PooledPair(tuple(own), scales, pooled, float(p))
+            for (own, scales, pooled), p in zip(family, corrected, strict=True)
+        ]
+    return tuple(pairs)
+
+
+def _get_width(item: PairVerdict, options: VerdictOptions) -> float:
+    """Return the units of return that count as 1."""
+    scale = find_score_scale(item.cell, options)
+    return scale.width if scale else abs(item.margin.reference - item.margin.zero)
+
+
+def _pool_tasks(
+    items: Sequence[PairVerdict], options: VerdictOptions
+) -> tuple[tuple[float, ...], PooledDifferences]:
+    scales = np.array([_get_width(item, options) for item in items])
+    differences = np.array([item.difference for item in items]) / scales
+    variances = np.array([_get_variance(item) for item in items]) / scales**2
+    freedom = compute_contrast(
+        [stack_moments([item.first.moments for item in items])],
+        [stack_moments([item.second.moments for item in items])],
+    ).degrees_of_freedom
+    return tuple(map(float, scales)), pool_differences(differences, variances, freedom)
+
+
+def _get_variance(item: PairVerdict) -> float:
+    """Squared error of a difference; NaN with one seed."""
+    return float(item.first.moments.squared_error + item.second.moments.squared_error)

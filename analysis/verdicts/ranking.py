@@ -34,7 +34,6 @@ class AlgorithmRanking:
     """Ranking of the algorithms of one framework in one task.
 
     Attributes:
-        framework: Its name.
         groups: One per algorithm, in the order of `RankingVerdict.algorithms`.
         ranks: float[k], 1 is best; ties share the mean of their ranks.
         signs: float[k, k], 1 where the row's algorithm is significantly better than the
@@ -52,12 +51,7 @@ class AlgorithmRanking:
         return stack_moments([group.moments for group in self.groups])
 
     def gap(self, i: int, j: int) -> tuple[float, float, float]:
-        """Return the difference of the means of two algorithms, with Welch's 95% interval.
-
-        Args:
-            i: Index of the first algorithm.
-            j: Index of the one that is subtracted.
-        """
+        """Return the mean of algorithm i - that of algorithm j, with Welch's 95% interval."""
         first, second = (stack_moments([self.groups[k].moments]) for k in (i, j))
         item = two_sample.compute_contrast([first], [second])
         low, high = two_sample.compute_contrast_bounds(item)
@@ -69,8 +63,6 @@ class RankPair:
     """Verdict on two frameworks' rankings of the same algorithms.
 
     Attributes:
-        first: A framework.
-        second: The other.
         verdict: `preserved`, `magnitude changed`, `not preserved` or `inconclusive`.
         tau_b: Kendall's tau-b of the rankings with ties; NaN if one is all ties.
         tau_b_means: Kendall's tau-b of the order of the means.
@@ -100,13 +92,8 @@ class RankingVerdict:
     """Verdict on all frameworks' rankings in one task under one configuration.
 
     Attributes:
-        study: Name of the study.
-        env: Task.
         hps: Hyperparameters of all algorithms, or `library defaults`.
-        variant: Options that differ from the defaults.
         algorithms: At least two, ranked by every framework listed.
-        rankings: One per framework, by name.
-        pairs: One per pair of frameworks.
         verdict: The worst over the pairs, `not preserved` being the worst.
         same_order: Bootstrap probability of the same order in all frameworks.
         chance: `same_order` as it would be if all algorithms tied.
@@ -141,10 +128,6 @@ def judge_rankings(
     - otherwise `preserved`: some two algorithms are separated in the same direction in both, and
       no two are separated in one framework while their means are reversed in the other;
     - otherwise `inconclusive`.
-
-    Args:
-        groups: Final scores.
-        options: Level, resamples and their seed.
     """
     found: dict[tuple[str, str, str, str], dict[str, dict[str, ScoreGroup]]] = (
         collections.defaultdict(lambda: collections.defaultdict(dict))

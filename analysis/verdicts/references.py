@@ -38,7 +38,6 @@ class LearningVerdict:
 
     Attributes:
         group: Its runs, with their final returns as scores.
-        references: The policies that it is compared with.
         margin: Distance that it must be above each of them, in units of return.
         difference: Mean score - largest mean of the references.
         p: p-value of "not above all of them by the margin": the largest of the one-sided p-values
@@ -65,11 +64,8 @@ def find_references(
 ) -> tuple[ReferenceScore, ...]:
     """Return the scores of policies without training on a task, those that are known.
 
-    Args:
-        cell: The setting.
-        runs: Runs whose evaluations at step 0, if there are some, are of untrained policies.
-            For tasks without published scores, what was measured with the runs counts.
-        untrained: Whether to return the untrained policy.
+    Evaluations of runs at step 0 are of untrained policies. What was measured with runs counts for
+    tasks without published scores.
     """
     found = [
         ReferenceScore(name, moments_from_published(row), row.source)
@@ -90,10 +86,6 @@ def judge_learning(
 
     The margin is that of equivalence, so that a framework that has learned nothing cannot be
     called equivalent to one that has. The untrained policies are a framework's own.
-
-    Args:
-        groups: Runs with their final returns as scores.
-        options: Level and margin.
     """
     returns = dataclasses.replace(options, endpoint="")
     return tuple(_judge_group(group, returns) for group in groups if group.n)
@@ -123,13 +115,11 @@ class RandomVerdict:
     """Verdict on one framework in one setting against random actions.
 
     Attributes:
-        group: The framework's final scores.
         random: Random actions on the same version of the task, published or measured with the runs.
         verdict: `better than random` or `worse than random` if the difference is significant,
             `inconclusive` if not, `not tested` with one seed.
         difference: Mean score - mean of random actions, in units of return.
         low: Lower end of its 95% interval; NaN with one seed.
-        high: Upper end.
         p: Uncorrected p-value of "no difference", by Welch's test with the degrees of freedom of
             the smaller sample.
     """
@@ -146,12 +136,7 @@ class RandomVerdict:
 def judge_vs_random(
     groups: Iterable[ScoreGroup], options: VerdictOptions
 ) -> tuple[RandomVerdict, ...]:
-    """Judge every group with a run on a task for which random actions were measured.
-
-    Args:
-        groups: Final scores per setting and framework.
-        options: Level of the tests.
-    """
+    """Judge every group with a run on a task for which random actions were measured."""
     return tuple(
         _judge_group_vs_random(group, one, options)
         for group in groups

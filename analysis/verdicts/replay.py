@@ -24,14 +24,14 @@ from parallax.analysis.data.replay_metrics import (
     RunStaleness,
 )
 from parallax.analysis.data.runs import CompletedRun, StudyCell
-from parallax.analysis.stats.curve_statistics import (
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.stats.learning_curves import (
     StepsToThreshold,
     average_stages,
     compute_stage_means,
     compute_steps_to_threshold,
     normalize_by_human,
 )
-from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.two_sample import (
     NO_PAIRS,
     MeanRatio,
@@ -55,9 +55,6 @@ class ReplayStrategyResult:
     """Results of one replay strategy of one framework in one setting.
 
     Attributes:
-        cell: The setting.
-        framework: The framework.
-        name: Replay strategy.
         group: Its runs, scored at their last evaluation.
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, averaged within
@@ -90,11 +87,6 @@ class FrameworkAgreement:
     """Agreement of two frameworks on the effect of one replay strategy on one task.
 
     Attributes:
-        study: Name of the study.
-        env: Task.
-        algorithm: Algorithm.
-        name: Replay strategy.
-        frameworks: The two frameworks.
         words: Its effect in each, such as `helps`.
         difference: Its effect in the first - that in the second, over shared seeds.
     """
@@ -121,10 +113,6 @@ class HumanScores:
 
     Attributes:
         framework: The framework, or the publication.
-        name: Replay strategy.
-        games: Number of games.
-        median: Median over games.
-        mean: Mean over games.
     """
 
     framework: str
@@ -142,7 +130,6 @@ class ReplayVerdicts:
         strategy_results: By setting, framework and replay strategy.
         effects: Effect of each strategy on the return, compared with uniform replay.
         agreements: Agreement of pairs of frameworks on these effects.
-        human: Human-normalized scores over Atari games, ours and published.
     """
 
     strategy_results: tuple[ReplayStrategyResult, ...]
@@ -152,12 +139,7 @@ class ReplayVerdicts:
 
 
 def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
-    """Judge the replay strategies of all runs.
-
-    Args:
-        items: Replay metrics of all run folders.
-        options: Level, margin and ranges.
-    """
+    """Judge the replay strategies of all runs."""
     found: dict[tuple[StudyCell, str, str], list[ReplayMetrics]] = collections.defaultdict(list)
     for item in items:
         found[item.cell, item.item.id.framework, item.name].append(item)
@@ -207,7 +189,7 @@ def _make_strategy_result(
     used = None
     if uniform is not None and uniform.n:
         used = compute_steps_to_threshold(
-            [(run.timesteps.astype(np.float64), run.results.mean(axis=1)) for run in group.runs],
+            [(run.timesteps, run.results.mean(axis=1)) for run in group.runs],
             float(uniform.moments.mean),
         )
     return ReplayStrategyResult(
@@ -329,11 +311,9 @@ class StalenessSummary:
     """Staleness of recurrent states under one strategy in one setting.
 
     Attributes:
-        strategy: The strategy.
         stages: Mean discrepancy over runs in each stage, by position in the sequence.
         overall: Mean over runs of the mean over stages, by position in the sequence.
         score: Return of the last evaluation, over runs.
-        seeds: Seeds of the runs.
         lags: Updates between acting and learning, over runs, by a name of `LAGS`; without values
             where no run recorded them.
         by_lag: Mean discrepancy over runs by position and third of the lag; likewise.
@@ -354,7 +334,6 @@ class StalenessSetting:
 
     Attributes:
         cell: The setting; its variant leaves out the hyperparameters in which strategies differ.
-        framework: The framework.
         strategies: Zero states before stored ones, short burn-ins before long ones.
     """
 
@@ -369,12 +348,7 @@ _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 
 def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[StalenessSetting, ...]:
-    """Summarize the staleness of runs by setting and strategy.
-
-    Args:
-        found: The runs.
-        stages: Number of equal parts that a run is divided into.
-    """
+    """Summarize the staleness of runs in equal stages of a run, by setting and strategy."""
     groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
     named = {
         _digest_shared_settings(item.run): _get_shared_variant(item.run)

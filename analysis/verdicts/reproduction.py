@@ -11,6 +11,7 @@ from parallax.analysis.data.published import (
     find_reproduction_targets,
     split_version,
 )
+from parallax.analysis.labels import format_range, format_steps
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import (
     SampleMoments,
@@ -30,7 +31,6 @@ class ReproductionVerdict:
 
     Attributes:
         group: Our scores, at the evaluation nearest to the published step count.
-        published: The published number.
         verdict_thesis_interval: `worse` if the published mean lies above the thesis' interval
             (mean +- 1.96 population sd / sqrt n) of our seeds, `better` if below, otherwise
             `similar`; empty with fewer than two seeds.
@@ -39,8 +39,6 @@ class ReproductionVerdict:
         test: `welch` or `one-sample t`.
         difference: Our mean - the published one, in units of return.
         low: Lower end of the 95% interval of the test.
-        high: Upper end.
-        p: p-value of the test.
         caveats: Why the two numbers are not comparable, such as another task version.
         has_stopped_early: Whether our runs ended before half of the published steps.
     """
@@ -79,13 +77,7 @@ def moments_from_published(row: PublishedScore) -> SampleMoments:
 def judge_reproduction(
     group: ScoreGroup, row: PublishedScore, options: VerdictOptions
 ) -> ReproductionVerdict:
-    """Compare one framework's scores with one published number.
-
-    Args:
-        group: Scores at the evaluation nearest to `row.steps`.
-        row: The published number.
-        options: Level of the test.
-    """
+    """Compare scores at the evaluation nearest to `row.steps` with one published number."""
     ours, theirs = group.moments, moments_from_published(row)
     test = "one-sample t" if math.isnan(float(theirs.sd)) else "welch"
     if test == "one-sample t":
@@ -118,7 +110,7 @@ def find_reproduction_caveats(group: ScoreGroup, row: PublishedScore) -> tuple[s
     if row.version != version:
         found.append(f"task {row.version or 'unknown version'} against {version or 'unversioned'}")
     if group.steps and any(step != row.steps for step in group.steps):
-        steps = " to ".join(f"{step:,}" for step in sorted({group.steps[0], group.steps[-1]}))
+        steps = format_range(group.steps, format_steps)
         found.append(f"published at {row.steps:,} steps; here at {steps}")
     return tuple(found)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import stats
 
+from parallax.analysis.labels import format_range
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.two_sample import MeanContrast
@@ -62,10 +63,6 @@ def compute_mean_p(pair: GroupPair, options: VerdictOptions) -> float:
 
     It is the bound of `stats.unobserved_failures` with a margin of 0, so that it holds whatever the
     distributions are. Without a known range it is 1.
-
-    Args:
-        pair: Two frameworks in one setting.
-        options: Given ranges.
     """
     ends = find_score_range(pair, options)
     one, two = (group.moments if group.scores is None else group.scores for group in pair)
@@ -87,14 +84,7 @@ def state_pairs(
 ) -> list[PairStatement]:
     """State what is shown of the pairs of one family.
 
-    Args:
-        pairs: Pairs of frameworks.
-        verdicts: `different`, `equivalent` or `inconclusive` for each.
-        contrast: Their differences of means.
-        p_tost: float[pairs], p-values of two one-sided tests, uncorrected.
-        margins: float[pairs], margins of equivalence.
-        failures: Failed runs of each pair.
-        options: Level and ranges.
+    Arrays are float[pairs]; p-values are uncorrected.
     """
     p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
     p_tost_holm = adjust_holm(p_tost)
@@ -135,13 +125,8 @@ def compute_tolerated_failures(
 
     A share q of runs that end unlike all observed ones moves a mean by at most q times its distance
     from the farther end of the range. What the upper limit of the difference leaves of the margin
-    is divided by this distance.
-
-    Args:
-        contrast: Differences of means of the observed runs.
-        margins: float[pairs], margins of equivalence.
-        distances: float[pairs], largest distance of a mean from an end of the range of scores.
-        alpha: Level of the one-sided limit of the difference.
+    is divided by this distance. `distances` has the largest distance of a mean from an end of the
+    range of scores.
 
     Returns:
         float[pairs]; negative where the limit exceeds the margin, NaN at the end of the range.
@@ -165,7 +150,6 @@ def format_tolerated_failures(statements: Iterable[PairStatement]) -> str:
 
     Empty where none of the statements is conditional.
     """
-    rates = [one.tolerated_failures for one in statements if one.is_conditional]
-    if not rates:
-        return ""
-    return " to ".join(dict.fromkeys((format_rate(min(rates)), format_rate(max(rates)))))
+    return format_range(
+        (one.tolerated_failures for one in statements if one.is_conditional), format_rate
+    )

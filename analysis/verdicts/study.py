@@ -40,7 +40,11 @@ from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
     OverallScores,
+    PairedVerdict,
+    PooledPair,
     compute_overall_scores,
+    judge_paired_seeds,
+    pool_pairs,
     select_failed_parts,
 )
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
@@ -54,12 +58,6 @@ from parallax.analysis.verdicts.reproduction import (
     ReproductionVerdict,
     judge_group_reproductions,
     moments_from_published,
-)
-from parallax.analysis.verdicts.sensitivity import (
-    PairedVerdict,
-    PooledPair,
-    judge_paired_seeds,
-    pool_pairs,
 )
 from parallax.analysis.verdicts.suite import (
     AllAlikeVerdict,
@@ -96,8 +94,6 @@ class StudyVerdicts:
         suites: Pairs of frameworks over all tasks of an algorithm and recipe, library defaults
             included.
         all_alike: Whether all frameworks are equivalent, per setting and per suite.
-        evaluation_noise: Noise of evaluation episodes in each setting.
-        options: The settings behind the verdicts.
         with_failed_runs: All verdicts once more with failed runs at the bottom of the task's range
             (intention to treat); None where no run failed or no bottom is known.
         counts_failed_runs: Whether these are the verdicts with failed runs.
@@ -108,11 +104,9 @@ class StudyVerdicts:
         main_consistency: Pairs of main variants; all pairs if there are none.
         main_defaults: Pairs under library defaults, of main variants.
         main_rankings: Rankings of main variants; all rankings if there are none.
-        group_by_key: Group of each setting and framework.
         groups_by_cell: Groups of each setting, including settings under library defaults.
         vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
         learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
-        omnibus_by_variant: Omnibus verdict of each study, algorithm and variant.
     """
 
     groups: tuple[ScoreGroup, ...]
@@ -150,9 +144,7 @@ class StudyVerdicts:
         """Make the selections, once."""
         main = find_main_variants(self.groups)
         groups_by_cell = _index_by_cell((group, group) for group in self.groups)
-        cells = frozenset(
-            cell for cell in groups_by_cell if (cell.study, cell.algorithm, cell.variant) in main
-        )
+        cells = frozenset(cell for cell in groups_by_cell if cell.variant_key in main)
         pairs, defaults = (
             tuple(item for item in items if item.cell in cells)
             for items in (self.consistency, self.defaults)
@@ -290,12 +282,10 @@ class StudyVariant:
     """An algorithm and variant of a study, or all algorithms of a variant, with a used run.
 
     Attributes:
-        study: Name of the study.
         algorithm: Algorithm; empty for all.
         variant: Other settings that are set equal.
         cells: The settings with a used run, in order.
         suffix: Study and variant for a file name, as far as needed to make it unique.
-        context: Study and variant in words, for captions.
         pairs: Pairs of frameworks under equal hyperparameters; empty if it has all algorithms.
         overall: Aggregates over tasks by hyperparameters; empty if it has all algorithms.
         overall_with_failed_runs: The same with failed runs, by recipe; only where a run failed.
@@ -320,15 +310,12 @@ class StudyResults:
     in `verdicts`.
 
     Attributes:
-        loaded: Runs and excluded folders.
         verdicts: Verdicts, and the groups behind them.
         curves: Learning curve of each setting and framework with a used run.
         finals: Final score with its interval, for the same.
-        bounds: Least and largest possible return of each task.
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
-        groups: Group of each setting and framework.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
         framework_cells: Frameworks with a used or failed run in each setting with a used one, and
@@ -357,7 +344,7 @@ class StudyResults:
     def __post_init__(self) -> None:
         """Make the selections, once."""
         cells = sorted({cell for cell, _ in self.curves})
-        keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell in cells})
+        keys = sorted({cell.variant_key for cell in cells})
         variants = {(cell.study, cell.variant) for cell in cells}
         treated = self.verdicts.with_failed_runs
         means = {
@@ -401,11 +388,7 @@ class StudyResults:
             ),
             make_file_suffix(cells, study, variant, algorithm or None),
             f"study {study}" + (f", {variant}" if variant else ""),
-            tuple(
-                item
-                for item in self.verdicts.consistency
-                if (item.cell.study, item.cell.algorithm, item.cell.variant) == key
-            ),
+            tuple(item for item in self.verdicts.consistency if item.cell.variant_key == key),
             tuple(overall[hps] for hps in sort_recipes(overall)),
             with_failed_runs,
         )
@@ -429,10 +412,7 @@ def _list_framework_cells(
 def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") -> StudyResults:
     """Judge a study once: verdicts, aggregates, curves and final scores.
 
-    Args:
-        loaded: The study's runs.
-        options: Settings of the verdicts; their seed is used for all resampling.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`, for drawn intervals.
+    `method` is that of drawn intervals.
     """
     verdicts = judge_runs(loaded, options)
     rng = np.random.default_rng(options.seed)
@@ -462,11 +442,7 @@ def _collect_return_bounds(verdicts: StudyVerdicts) -> dict[str, tuple[float, fl
 
 
 def results_from_published(verdicts: StudyVerdicts) -> StudyResults:
-    """Make the results of a published table: no curves, and intervals as the thesis prints them.
-
-    Args:
-        verdicts: Verdicts from `judge_thesis_tables`.
-    """
+    """Make the results of a published table: no curves, and intervals as the thesis prints them."""
     empty = np.empty(0)
     curves = {
         key: LearningCurve(key[1], (), np.empty(0, np.int64), empty, empty, empty, 0)

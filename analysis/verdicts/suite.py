@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.runs import SuiteKey
 from parallax.analysis.labels import get_label
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
@@ -27,7 +28,6 @@ from parallax.analysis.verdicts.references import LearningVerdict
 
 MIN_TASKS = 2
 EQUIVALENT_UNLEARNED = "equivalent but not shown to have learned"
-SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,7 +36,6 @@ class SuiteSample:
 
     Attributes:
         key: Study, algorithm, recipe and variant.
-        tasks: Names of the tasks.
         scores: By framework one float[n] per task: 0 does nothing or worse, 1 solves the task.
         ends: Least and largest possible normalized score.
         left_out: Tasks that are not included, with the reason.
@@ -58,9 +57,6 @@ class SuiteVerdict:
 
     Attributes:
         key: Study, algorithm, recipe and variant.
-        tasks: Tasks included.
-        first: One framework.
-        second: The other.
         runs: Runs of each, over all tasks.
         verdict: `different`, `equivalent` or `inconclusive`.
         statement: The same, with `different in mean` or `different in distribution`,
@@ -68,20 +64,16 @@ class SuiteVerdict:
             learned`: scores of frameworks that learned nothing are equal, too.
         difference: Mean over tasks of the differences of means, in normalized score.
         low: Lower end of its uncorrected 95% interval.
-        high: Upper end.
         p: p-value of "no difference" (stratified Welch test).
         p_holm: `p` after Holm's correction over the pairs of this algorithm and recipe.
-        p_permutation: p-value of permutations within tasks.
         p_mean: p-value of "equal means" that assumes only the range of scores.
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
-        p_equivalence_holm: `p_equivalence` after the correction.
         margin: Margin of equivalence, in normalized score.
         unlearned: Tasks in which not both frameworks are shown to have learned.
         left_out: Tasks that are not included, with the reason.
         failed: Failed runs of each, over all tasks; empty if unknown.
         p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
-        p_failures_holm: The same after Holm's correction.
     """
 
     key: SuiteKey
@@ -114,14 +106,8 @@ class AllAlikeVerdict:
     """Verdict on whether all frameworks are equivalent, by an intersection-union test.
 
     Attributes:
-        study: Name of the study.
-        algorithm: Algorithm.
-        hps: Recipe.
-        variant: Options that differ from the defaults.
         env: Task; empty for all tasks together.
-        frameworks: Names of the frameworks.
         p: Largest p-value of equivalence over all pairs; no correction is needed (Berger 1982).
-        verdict: `equivalent`, `equivalent but not shown to have learned` or `inconclusive`.
     """
 
     study: str
@@ -141,19 +127,13 @@ def collect_suites(
 
     Scores below doing nothing count as 0. A framework without two runs in two tasks is left out,
     then a task without a scale, or without two runs of some framework; all are named.
-
-    Args:
-        groups: Scores per setting and framework.
-        options: Given ranges and the endpoint.
     """
     found: dict[SuiteKey, dict[str, dict[str, ScoreGroup]]] = collections.defaultdict(
         lambda: collections.defaultdict(dict)
     )
     for group in groups:
         if group.scores is not None and group.n:
-            cell = group.cell
-            key = cell.study, cell.algorithm, cell.hps, cell.variant
-            found[key][cell.env][group.framework] = group
+            found[group.cell.suite_key][group.cell.env][group.framework] = group
     samples = (_collect_suite(key, found[key], options) for key in sorted(found))
     return tuple(sample for sample in samples if sample is not None)
 
@@ -230,12 +210,8 @@ def judge_suites(
     """Judge every pair of frameworks over all tasks of an algorithm and recipe.
 
     The words mean the same as for one setting. The difference is a mean over tasks: frameworks can
-    be equivalent over a suite and differ in opposite directions in two of its tasks.
-
-    Args:
-        groups: Scores per setting and framework.
-        options: Level, share that makes the margin, ranges and seed.
-        learning: Which frameworks have learned in which settings; None to assume that all have.
+    be equivalent over a suite and differ in opposite directions in two of its tasks. Without
+    `learning`, all frameworks are taken to have learned.
     """
     samples = collect_suites(groups, options)
     found = [item for sample in samples for item in judge_suite(sample, options)]
@@ -247,7 +223,7 @@ def select_suites_with_failed_runs(
 ) -> tuple[SuiteVerdict, ...]:
     """Return the pairs in which a training failed."""
     failed = {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, group.framework)
+        (*cell.suite_key, cell.env, group.framework)
         for group in groups
         if group.failed
         for cell in (group.cell, to_library_defaults_cell(group.cell, group.framework))
@@ -285,7 +261,7 @@ def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]
     A framework's own recipe is also listed under `library defaults`.
     """
     return {
-        (cell.study, cell.algorithm, cell.hps, cell.variant, cell.env, name)
+        (*cell.suite_key, cell.env, name)
         for one in learning
         if one.is_learned
         for name in (one.group.framework,)
@@ -364,11 +340,7 @@ def judge_all_alike(
 ) -> tuple[AllAlikeVerdict, ...]:
     """Judge for every setting and every suite whether all of its frameworks are equivalent.
 
-    Args:
-        pairs: Verdicts on pairs in settings.
-        suites: Verdicts on pairs over tasks.
-        options: Level.
-        learning: Which frameworks have learned in which settings; None to assume that all have.
+    Without `learning`, all frameworks are taken to have learned.
     """
     learned = _collect_learned(learning or ())
     tasks = {suite.key: suite.tasks for suite in suites}
@@ -378,8 +350,7 @@ def judge_all_alike(
     for suite in suites:
         found[*suite.key, ""].append((suite.first, suite.second, suite.p_equivalence))
     for item in pairs:
-        cell = item.cell
-        place = cell.study, cell.algorithm, cell.hps, cell.variant, cell.env
+        place = *item.cell.suite_key, item.cell.env
         found[place].append((item.first.framework, item.second.framework, item.p_equivalence))
     verdicts = []
     for key, members in sorted(found.items()):

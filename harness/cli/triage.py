@@ -38,8 +38,7 @@ from parallax.harness.versions.history import find_supported_versions
 
 if TYPE_CHECKING:
     from parallax.analysis.verdicts.groups import ScoreGroup
-    from parallax.analysis.verdicts.reference_spread import ReferenceSpread
-    from parallax.analysis.verdicts.sequential import SequentialSchedule
+    from parallax.analysis.verdicts.sequential import ReferenceSpread, SequentialSchedule
 
 LOCKSTEP_UPDATES = 20
 LEVEL = 0.05
@@ -225,12 +224,12 @@ def _check_sides(sides: Sequence[TriageSide]) -> None:
 def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSetting:
     """Return the reference runs of an algorithm and task."""
     from parallax.analysis.commands.common import CommandError, load_results
-    from parallax.analysis.data.reference_runs import REFERENCE_FILE
+    from parallax.analysis.data.packed import REFERENCE_FILE
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.failures import find_bottom_score
     from parallax.analysis.verdicts.groups import group_by_cell, group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
-    from parallax.analysis.verdicts.reference_spread import (
+    from parallax.analysis.verdicts.sequential import (
         MIN_REFERENCE_FRAMEWORKS,
         compute_reference_spread,
     )
@@ -348,11 +347,12 @@ def compare_trainings(
     schedule: "SequentialSchedule",
     options: argparse.Namespace,
 ) -> tuple[str, list[str]]:
-    """Train pairs of seeds until the scores are decided; return the verdict and its reasons."""
-    from parallax.analysis.verdicts.reference_spread import (
-        compute_paired_change,
-        judge_against_spread,
-    )
+    """Train pairs of seeds until the scores are decided; return the verdict and its reasons.
+
+    Raises:
+        SpecError: A run cannot be carried out.
+    """
+    from parallax.analysis.verdicts.sequential import compute_paired_change, judge_against_spread
 
     scores: tuple[list[float], list[float]] = ([], [])
     bit_equal, verdict = 0, INCONCLUSIVE
@@ -417,7 +417,7 @@ def _are_bit_equal(first: Path, second: Path) -> bool:
 
 def _score_run(folder: Path, reference: ReferenceSetting) -> float:
     """Return the score of a run; a failed one counts at the bottom of the range."""
-    from parallax.analysis.stats.endpoints import Endpoint
+    from parallax.analysis.stats.learning_curves import Endpoint
 
     run = read_run(folder, with_evaluations=True)
     if not run.complete or run.evaluations is None:

@@ -52,11 +52,10 @@ ABLATION_TERMS = (
     "the verdicts' intervals of the same gaps are Welch's, since two frameworks share little more "
     "than the number of a seed. Shares of a gap have Fieller's interval. Tables also have the "
     "p-value by sign flips, which assumes no normal distribution and is corrected too; no verdict "
-    "hangs on it. Several changes "
-    "made together are one: it does not tell what each contributes. Which were tried is a choice "
-    "that nothing here corrects for: where it was made after runs of the study had been seen, and "
-    "these are among the runs compared, effects come out too large on average. No more is said of "
-    "differences that nobody tried."
+    "hangs on it. Several changes made together are one: it does not tell what each contributes. "
+    "Which were tried is a choice that nothing here corrects for: where it was made after runs of "
+    "the study had been seen, and these are among the runs compared, effects come out too large on "
+    "average. No more is said of differences that nobody tried."
 )
 
 
@@ -69,13 +68,11 @@ class AblationRow:
 
     Attributes:
         parts: Name and description of each change; the description is empty if not recorded.
-        effect: On the score, with its interval.
         shares: Of the gap to each other framework, with intervals.
         p: Corrected p-value, and that by sign flips, corrected too.
-        verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
-        alone: Of several, whether one alone has the effect, in words; empty if not known.
+        single_effects_remark: Whether one of several has the effect alone; empty if not known.
     """
 
     parts: tuple[tuple[str, str], ...]
@@ -94,11 +91,8 @@ class AblationReport:
 
     Attributes:
         source: The file, as seen from where the command runs.
-        item: The verdicts.
         where: Framework, algorithm, task, recipe and steps.
-        in_study: Whether the study has the setting.
         base: Runs of the unchanged framework and of others, and how many of them the study has.
-        changes: A row for each change.
     """
 
     source: str
@@ -136,11 +130,8 @@ def make_ablation_reports(
 ) -> tuple[AblationReport, ...]:
     """Return the ablations in a file of packed runs, setting by setting.
 
-    Args:
-        source: The file, as seen from where the command runs.
-        loaded: Its runs.
-        options: Level, margin and ranges.
-        study: The runs whose differences are to be explained.
+    `study` has the runs whose differences are to be explained, `source` is the file as seen from
+    where the command runs.
     """
     found = judge_ablations(loaded, options)
     cells = [item.cell for item in found]
@@ -170,8 +161,7 @@ def _describe_baseline(item: AblationVerdict, theirs: StudyRuns) -> str:
     sizes = f"{own.requested}/{own.completed}/{own.n}"
     sentences = [
         f"Unchanged: {format_number(float(own.moments.mean))}, {sizes} runs "
-        "requested/completed/used"
-        f"{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
+        f"requested/completed/used{_format_same_runs(own, theirs)}{_format_runs_at_maximum(own)}."
     ]
     sentences += [
         f"{get_label(gap.other)} differs from it by {_format_effect_size(gap.result)}, "
@@ -269,11 +259,8 @@ def find_explanations(
     """Find changes that explain a part of a gap in the study, largest shares first.
 
     Their effect is decided, and the whole interval of its share is above 0. For each gap these are
-    the change with the largest share, and the single intervention with the largest share.
-
-    Args:
-        found: All settings.
-        is_short: Leave sizes of effects and p-values out.
+    the change with the largest share, and the single intervention with the largest share. Short
+    ones leave out sizes of effects and p-values.
 
     Returns:
         Effect of each change in words, and the change.
@@ -315,8 +302,7 @@ def _format_explanation(
     return (
         f"{one.where}: {one.item.score_name} {change.effect}, which is {share} of the gap to "
         f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = "
-        f"{format_count(effect.result.n, 'pair')}, "
-        f"corrected {format_p_value(effect.p_holm)}, with"
+        f"{format_count(effect.result.n, 'pair')}, corrected {format_p_value(effect.p_holm)}, with"
     )
 
 
@@ -336,10 +322,7 @@ def list_explanations(
 ) -> document.Listing | None:
     """Return the changes of `find_explanations` as a list; None if there are none.
 
-    Args:
-        found: All settings.
-        page: Address of the page that has the section; empty on the page itself.
-        is_short: Leave sizes of effects and p-values out.
+    `page` is the address of the page that has the section; empty on the page itself.
     """
     items = tuple(
         document.join_words(

@@ -25,8 +25,8 @@ from parallax.analysis.report.document import (
     join_words,
 )
 from parallax.analysis.report.tables import format_bare_p_value
-from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold
 from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
@@ -41,9 +41,9 @@ from parallax.analysis.verdicts.alignment_levels import (
     compare_reaching_times,
     find_common_frameworks,
 )
-from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.verdicts.run_differences import list_remaining_differences
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
@@ -55,12 +55,7 @@ _ALPHA = 0.05
 
 
 def make_level_section(results: LevelResults, reached: Sequence[Block] = ()) -> ReportSection:
-    """Return the section of a report, without its first figure.
-
-    Args:
-        results: Results of one study.
-        reached: Figure of the share of runs that reached the threshold.
-    """
+    """Return the section of a report, without its first figure."""
     return ReportSection(LEVELS_HEADING, make_level_blocks(results, reached=reached), "levels")
 
 
@@ -72,11 +67,7 @@ def make_level_blocks(
 ) -> tuple[Block, ...]:
     """Return the answer, the figure, the findings, and the tables behind them.
 
-    Args:
-        results: Results of one study.
-        figures: Shown after the answer.
-        causes: Differences that ablations explain, shown after the findings.
-        reached: Shown below the table for choosing a framework.
+    Figures follow the answer, causes the findings, `reached` the table for choosing a framework.
     """
     return (
         (Strong(describe_shares(results)),),
@@ -272,7 +263,7 @@ def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
     if spread.scale is None:
         return math.nan
     score = spread.scale.zero + REACHED_SHARE * spread.scale.width
-    curves = [(run.timesteps.astype(float), average_episodes(run)) for run in group.runs]
+    curves = [(run.timesteps, average_episodes(run)) for run in group.runs]
     return compute_steps_to_threshold(curves, score).median
 
 
@@ -319,12 +310,7 @@ def _read_interventions(group: ScoreGroup | None) -> set[str]:
 
 
 def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:
-    """Return the shares without each framework and task, by another endpoint, and the limits.
-
-    Args:
-        results: Results of one study.
-        has_causes: Whether ablations that explain a difference are shown.
-    """
+    """Return the shares without each framework and task, by another endpoint, and the limits."""
     found = results.decomposition
     limits = Listing(
         (
@@ -538,11 +524,7 @@ def _describe_unused_tasks(results: LevelResults) -> str:
 
 
 def make_crossed_section(design: CrossedDesign) -> ReportSection:
-    """Return the mean scores of all recipes in all frameworks, and their variance components.
-
-    Args:
-        design: Design of one task.
-    """
+    """Return the mean scores of all recipes in all frameworks, and their variance components."""
     means = design.scores.mean(axis=2)
     rows: list[tuple[Words, ...]] = [
         (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))

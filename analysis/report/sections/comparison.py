@@ -26,13 +26,13 @@ from parallax.analysis.labels import (
     shorten_run_path,
 )
 from parallax.analysis.report.document import Block, Code, Document, Grid, Listing, ReportSection
-from parallax.analysis.stats.endpoints import FINAL, Endpoint
 from parallax.analysis.stats.intervals import (
     ConfidenceInterval,
     compute_interval,
     compute_thesis_coverage,
     compute_welch_interval,
 )
+from parallax.analysis.stats.learning_curves import FINAL, Endpoint
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, list_group_pairs
@@ -47,7 +47,6 @@ class FrameworkScore:
     """Score of one framework in one setting.
 
     Attributes:
-        group: The framework's runs in the setting.
         mean: Their score over seeds, in units of the endpoint.
         with_failed: The same with failed runs at the bottom of the task's range; None without any.
         final: Mean over seeds of their final return; NaN without runs.
@@ -61,13 +60,7 @@ class FrameworkScore:
 
 @dataclasses.dataclass(frozen=True)
 class LargestDifference:
-    """The two frameworks whose means are furthest apart.
-
-    Attributes:
-        higher: The framework with the higher mean.
-        lower: The other.
-        difference: Higher minus lower mean, with Welch's interval for this pair.
-    """
+    """The two frameworks whose means are furthest apart, with Welch's interval for this pair."""
 
     higher: str
     lower: str
@@ -79,11 +72,8 @@ class SettingComparison:
     """All frameworks in one setting.
 
     Attributes:
-        cell: The setting.
-        scores: One per framework, by name.
         largest_difference: None if fewer than two frameworks have a run that is used.
         largest_with_failed: The same with failed runs at the bottom; None if none failed.
-        endpoint: Endpoint of the scores.
     """
 
     cell: StudyCell
@@ -98,10 +88,6 @@ def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
 
     Returns have different units on each task, so differences are divided by widths of intervals
     where there are any.
-
-    Args:
-        groups: Runs of each setting and framework.
-        results: Folder or file with the runs.
     """
     # Imported runs may be of frameworks without an adapter, which no command can run.
     adapters = {entry.name for entry in importlib.metadata.entry_points(group="parallax.adapters")}
@@ -148,12 +134,7 @@ def compare_frameworks(
 ) -> tuple[SettingComparison, ...]:
     """One comparison per setting that has a folder, whether or not its runs are used.
 
-    Args:
-        groups: Scores per setting and framework.
-        with_failed_runs: The same with failed runs, from `count_failed_as_bottom`.
-        options: Endpoint of the scores.
-        method: One of `INTERVAL_METHODS`, for the intervals of each framework.
-        rng: Source of bootstrap resamples.
+    `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
     treated = {group.key: group for group in with_failed_runs}
     return tuple(
@@ -165,11 +146,8 @@ def compare_frameworks(
 def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifference | None:
     """Return the pair of frameworks with the largest difference of means.
 
-    The interval is for this pair alone: it is not corrected for choosing the pair with the
-    largest difference.
-
-    Args:
-        scores: float[n] scores by framework; empty ones are skipped.
+    The interval is for this pair alone: it is not corrected for choosing the pair with the largest
+    difference. Frameworks without scores are skipped.
     """
     present = {name: values for name, values in sorted(scores.items()) if len(values)}
     if len(present) < 2:
@@ -217,13 +195,7 @@ _IGNORED_SETTINGS = {"framework", "seed"}
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonNotes:
-    """Remarks on a table.
-
-    Attributes:
-        general: Remarks on all rows.
-        marked: Remarks on single rows; the first is number 1.
-        marks: Numbers of the remarks that apply to a setting.
-    """
+    """Remarks on a table: on all rows, and numbered ones on single settings, from 1 on."""
 
     general: tuple[str, ...]
     numbered_notes: tuple[str, ...]
@@ -236,14 +208,7 @@ def make_notes(
     options: VerdictOptions,
     method: str,
 ) -> ComparisonNotes:
-    """Return all remarks on a table of comparisons.
-
-    Args:
-        loaded: Runs found.
-        comparisons: Rows of the table.
-        options: Options that the table was made with.
-        method: Method of the intervals.
-    """
+    """Return all remarks on a table of comparisons."""
     found: dict[str, list[StudyCell]] = {}
     for row in comparisons:
         runs = [run for run in loaded.runs if run.id.cell == row.cell]

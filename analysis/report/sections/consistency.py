@@ -17,6 +17,7 @@ from parallax.analysis.labels import (
     format_range,
     format_seeds_needed,
     format_setting,
+    format_steps,
     format_verdict_counts,
     get_label,
     group_by_variant,
@@ -109,7 +110,7 @@ def _link_suites(verdicts: StudyVerdicts) -> list[document.LinkedSentence]:
                 group
                 for group in verdicts.groups
                 for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}
-                if (cell.study, cell.algorithm, cell.hps, cell.variant) == key
+                if cell.suite_key == key
             ),
             "t-suite",
         )
@@ -122,14 +123,13 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     cell = own[0].cell
     text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
     text += describe_statements(own)
-    for item in verdicts.omnibus:
-        if (item.study, item.algorithm, item.variant) == (cell.study, cell.algorithm, cell.variant):
-            count = item.count
-            text += (
-                f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
-                f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
-                f"({format_p_value(count.p)})."
-            )
+    if item := verdicts.omnibus_by_variant.get(cell.variant_key):
+        count = item.count
+        text += (
+            f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
+            f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
+            f"({format_p_value(count.p)})."
+        )
     return (
         text
         + _describe_failures(own, verdicts.options.alpha)
@@ -292,11 +292,7 @@ def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -
 
 
 def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
-    """Return the meanings of the verdicts on a pair of frameworks, a sentence for each.
-
-    Args:
-        options: Settings of the verdicts.
-    """
+    """Return the meanings of the verdicts on a pair of frameworks, a sentence for each."""
     return (
         f"Different: {options.difference_test} is significant at {options.alpha:.0%} after "
         f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test "
@@ -320,12 +316,7 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
 
 
 def describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return the number of seeds that half of some inconclusive pairs need; empty if unknown.
-
-    Args:
-        items: The inconclusive pairs.
-        options: Settings of the verdicts.
-    """
+    """Return the number of seeds that half of some inconclusive pairs need; empty if unknown."""
     needed = sorted(item.seeds_needed for item in items if not math.isnan(item.seeds_needed))
     if not needed:
         return ""
@@ -340,9 +331,8 @@ def _describe_families(items: Sequence[PairVerdict]) -> str:
     number_of = len({item.family for item in items})
     if sizes[-1] == 1:
         return "A single test needs no correction."
-    tests = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
     each = f" in each of {number_of} families" if number_of > 1 else ""
-    return f"Tests are corrected together in families of {tests} tests{each}."
+    return f"Tests are corrected together in families of {format_range(sizes)} tests{each}."
 
 
 def _link_pairs(items: Sequence[PairVerdict]) -> tuple[ScoreGroup, ...]:
@@ -357,8 +347,7 @@ def _describe_finding(
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
         f"{name_statement(item)}: they are {format_number(abs(item.difference))} apart, 95% "
         f"interval {format_higher_minus_lower_interval(item.difference, item.low, item.high)}, "
-        f"{_format_evidence(item)}"
-        f"{learning.remark_on_pair(item, verdicts.learning)}."
+        f"{_format_evidence(item)}{learning.remark_on_pair(item, verdicts.learning)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"
@@ -388,10 +377,8 @@ def group_by_outlier_framework(items: Sequence[PairVerdict]) -> list[tuple[str, 
     """Group the pairs that one outlying framework explains, the clearest first.
 
     Within a task and algorithm, the framework that is on the same side of the most different pairs
-    gets these pairs, then the next one. Other pairs of one kind are grouped by task.
-
-    Args:
-        items: Pairs with a finding, the clearest first.
+    gets these pairs, then the next one. Other pairs of one kind are grouped by task. Items are
+    ordered, the clearest first.
 
     Returns:
         The framework's name, empty for pairs that are not different, and its pairs.
@@ -574,12 +561,7 @@ def _make_estimate_columns(
 def make_setting_sections(
     verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
 ) -> tuple[document.ReportSection, ...]:
-    """Return a section for each algorithm, task and recipe that two frameworks or more were run in.
-
-    Args:
-        verdicts: Verdicts on the study.
-        pairs: Pairs to describe: `main_consistency` or `main_defaults`.
-    """
+    """Return a section for each algorithm, task and recipe of some pairs."""
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
     treated = describe_intention_to_treat(verdicts)
     sections = []
@@ -608,16 +590,12 @@ def format_setting_with_recipe(
 ) -> str:
     """Return a setting in words, with its recipe's coverage and the steps runs were scored at.
 
-    Args:
-        cell: The setting.
-        groups: Its groups.
-        cells: All settings; values that all settings of the algorithm share are left out.
+    Values that all settings of the algorithm share are left out.
     """
     parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
     parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
     own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
-    steps = sorted({step for group in groups for step in group.steps})
-    at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else ""
+    at = format_range((step for group in groups for step in group.steps), format_steps)
     after = f", after {at} steps" if at else ""
     own += hyperparameters.describe_recipe_coverage(group.runs for group in groups)
     return (
@@ -644,15 +622,10 @@ def make_setting_summary(
         found = verdicts.vs_random_by_cell.get(cell, ())
         learned = learning.count_learned(verdicts.learning_by_cell.get(cell, ()))
         learned += learning.format_below_count(found)
-        margin = " to ".join(dict.fromkeys(format_number(size) for size in _get_margin_range(own)))
+        margin = format_range((item.margin.size for item in own), format_number)
         rows.append((*named, learned, margin, str(len(own)), *counts))
     heads = ("algorithm", "task", "hyperparameters", "n", "learned", "margin", "pairs")
     return document.Grid((*heads, *_VERDICT_ORDER), tuple(rows))
-
-
-def _get_margin_range(pairs: Sequence[PairVerdict]) -> tuple[float, float]:
-    sizes = [item.margin.size for item in pairs]
-    return min(sizes), max(sizes)
 
 
 def _describe_setting(
@@ -695,9 +668,7 @@ def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOp
         return ""
     return (
         f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved "
-        "failures, "
-        f"by two one-sided tests at {options.alpha:.0%}, uncorrected: "
-        f"{', '.join(found)}."
+        f"failures, by two one-sided tests at {options.alpha:.0%}, uncorrected: {', '.join(found)}."
     )
 
 
@@ -774,9 +745,8 @@ def _describe_inconclusive(
 ) -> str:
     if not items:
         return f"Inconclusive: none of {format_count(total, 'pair')}."
-    gaps = sorted(abs(item.difference) for item in items)
     known = [item for item in items if not math.isnan(item.low)]
-    apart = " to ".join(dict.fromkeys((format_number(gaps[0]), format_number(gaps[-1]))))
+    apart = format_range((abs(item.difference) for item in items), format_number)
     text = (
         f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = "
         f"{format_size_range(items)} runs "

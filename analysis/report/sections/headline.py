@@ -30,14 +30,7 @@ HeadlineFinding = tuple[str, PairVerdict | None]  # how its sentence begins, and
 
 
 def select_headline_findings(verdicts: StudyVerdicts) -> tuple[Words, ...]:
-    """Return the findings.
-
-    Args:
-        verdicts: Verdicts on the study.
-
-    Returns:
-        Three sentences; none where no pair has an interval.
-    """
+    """Return three sentences; none where no pair has an interval."""
     pairs = [item for item in verdicts.main_consistency if item.high - item.low >= 0]
     if not pairs:
         return ()

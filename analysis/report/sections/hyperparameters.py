@@ -15,8 +15,8 @@ from parallax.analysis.labels import (
     make_anchor,
 )
 from parallax.analysis.report import document
-from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.run_differences import list_remaining_differences
 from parallax.harness.record.reading import decode_record
 
 HYPERPARAMETERS_HEADING = "Hyperparameters set equal, and those that are not"
@@ -32,12 +32,7 @@ _MIN_COUNT_DIFFERENCE = 0.02  # smaller differences only come from when learning
 
 
 def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> document.Words:
-    """Return a sentence about what differs between the runs of a setting.
-
-    Args:
-        runs: All runs.
-        has_ablations: Whether ablations explain something.
-    """
+    """Return a sentence about what differs between the runs of a setting."""
     own: tuple[document.Inline, ...] = ("the framework and the seed",)
     if any(_has_own_values(run.id.cell.variant) for run in runs):
         own = ("the framework, with own hyperparameters these too, and the seed",)
@@ -137,10 +132,8 @@ def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
 def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
     """Return the number of a recipe's values that are set, in words; empty if all are.
 
-    Under library defaults all are; some of these have other units.
-
-    Args:
-        groups: Runs of one framework each, under one recipe.
+    Under library defaults all are; some of these have other units. Each group has the runs of one
+    framework.
     """
     counts, total = [], 0
     for runs in groups:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import MISSING, format_count, format_number, get_label
+from parallax.analysis.labels import MISSING, format_count, format_number, format_range, get_label
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.verdicts import references
@@ -36,10 +36,7 @@ def describe_learning(
 ) -> list[Block]:
     """Describe which frameworks of a setting have learned, and which are not shown to have.
 
-    Args:
-        learning: All frameworks of the setting.
-        vs_random: The same against random actions; empty if these were not measured.
-        pairs: Its pairs; equivalent ones in which neither is shown to have learned are counted.
+    Equivalent pairs in which neither is shown to have learned are counted.
     """
     tested = [item for item in learning if item.verdict != references.NOT_TESTED]
     found: list[Block] = []
@@ -50,13 +47,11 @@ def describe_learning(
             for one in item.references
             if one.name != UNTRAINED
         )
-        ends = (function(item.margin for item in tested) for function in (min, max))
-        margins = " to ".join(dict.fromkeys(map(format_number, ends)))
+        margins = format_range((item.margin for item in tested), format_number)
         found.append(
             f"Shown to have learned: {count_learned(tested)} tested frameworks, by final returns. "
-            "References: "
-            f"{', '.join(scores) or 'the untrained policy alone'}. Learned is above all of them "
-            f"by the margin of {margins}."
+            f"References: {', '.join(scores) or 'the untrained policy alone'}. Learned is above "
+            f"all of them by the margin of {margins}."
         )
     for verdict, lead in _VERDICT_LEADS.items():
         own = [f"{_format_difference(item)}." for item in vs_random if item.verdict == verdict]
@@ -79,12 +74,7 @@ def describe_learning(
 
 
 def remark_on_pair(item: PairVerdict, learning: Sequence[references.LearningVerdict]) -> str:
-    """Return the caveat on a pair of which one or both are not shown to have learned.
-
-    Args:
-        item: The pair.
-        learning: Verdicts of any settings.
-    """
+    """Return the caveat on a pair of which one or both are not shown to have learned."""
     flat = _select_not_learned(learning)
     own = [group for group in (item.first, item.second) if group.key in flat]
     if len(own) == 2:

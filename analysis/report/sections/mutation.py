@@ -79,8 +79,7 @@ def format_mutation_table(item: MutationVerdict) -> Iterator[str]:
     paper = find_muprl_results(setting.env, setting.algorithm)
     yield (
         f"{get_label(setting.framework)}, {get_label(setting.algorithm)}, {setting.env}, "
-        "hyperparameters "
-        f"{setting.hps}, {setting.steps} steps, {len(setting.originals)} originals"
+        f"hyperparameters {setting.hps}, {setting.steps} steps, {len(setting.originals)} originals"
         + (", as the published code counts:" if item.published else ":")
     )
     if paper:

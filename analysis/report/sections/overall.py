@@ -40,8 +40,7 @@ from parallax.analysis.stats.pooling import MIN_TASKS
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.omnibus import OmnibusVerdict
-from parallax.analysis.verdicts.overall import OverallScores
-from parallax.analysis.verdicts.sensitivity import MIN_PAIRS, PairedVerdict, PooledPair
+from parallax.analysis.verdicts.overall import MIN_PAIRS, OverallScores, PairedVerdict, PooledPair
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 MIN_CORRELATION_PAIRS = 4
@@ -50,13 +49,7 @@ MIN_CORRELATION_PAIRS = 4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AggregatedFramework:
-    """One framework's aggregates over all tasks.
-
-    Attributes:
-        scores: The aggregates of all frameworks under the same hyperparameters.
-        index: The framework's place among them.
-        groups: Its groups of runs.
-    """
+    """One framework's aggregates over all tasks, by its place among those of one recipe."""
 
     scores: OverallScores
     index: int
@@ -115,11 +108,9 @@ def _make_aggregate_columns(number: int, name: str) -> list[Column[AggregatedFra
 
 
 def _is_in_aggregate(group: ScoreGroup, item: OverallScores, framework: str) -> bool:
-    cell = group.cell
     return (
-        (cell.study, cell.algorithm, cell.hps, cell.variant)
-        == (item.study, item.algorithm, item.hps, item.variant)
-        and cell.env in item.tasks
+        group.cell.suite_key == (item.study, item.algorithm, item.hps, item.variant)
+        and group.cell.env in item.tasks
         and group.framework == framework
     )
 
@@ -134,8 +125,7 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
     if not items:
         text = (
             f"No two frameworks have {MIN_PAIRS} equal seeds that were evaluated from the same "
-            "initial "
-            "states in a setting, which comparing seed by seed takes."
+            "initial states in a setting, which comparing seed by seed takes."
         )
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.item.cell for item in items]
@@ -254,8 +244,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     if not items:
         text = (
             f"No two frameworks share {MIN_TASKS} tasks with a deviation, a known scale and two "
-            "seeds "
-            "under equal hyperparameters, which pooling over tasks takes."
+            "seeds under equal hyperparameters, which pooling over tasks takes."
         )
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.cell for item in items]
@@ -273,10 +262,9 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"Of {format_count(len(chosen), 'pair')} of frameworks under equal hyperparameters, each "
         f"pooled over {format_range(len(item.items) for item in chosen)} tasks: at {alpha:.0%}, "
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
-        f"of the way from {verdicts.options.zero_description}, to the "
-        "published score, or to that of a solved task where none is published. Where no scale is "
-        "known, they are shares of the scale of the margin. The correction is Holm's, over the "
-        "pairs of an algorithm. No verdict "
+        f"of the way from {verdicts.options.zero_description}, to the published score, or to that "
+        "of a solved task where none is published. Where no scale is known, they are shares of the "
+        "scale of the margin. The correction is Holm's, over the pairs of an algorithm. No verdict "
         f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
@@ -344,12 +332,7 @@ def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PooledTask:
-    """One task of a pair of frameworks that is pooled over tasks.
-
-    Attributes:
-        pair: The pair.
-        index: The task's place in it.
-    """
+    """One task of a pair of frameworks that is pooled over tasks, by its place in the pair."""
 
     pair: PooledPair
     index: int
@@ -429,10 +412,8 @@ def format_omnibus(item: OmnibusVerdict) -> str:
     count, under = item.count, f", {item.variant}" if item.variant else ""
     return (
         f"{get_label(item.algorithm)} in study {item.study}{under}: {item.verdict}; "
-        f"{count.observed} "
-        f"of {count.tests} pairs significant, uncorrected, {count.expected_under_null:.1f} if "
-        "nothing differed "
-        f"(p = {count.p:.4f})"
+        f"{count.observed} of {count.tests} pairs significant, uncorrected, "
+        f"{count.expected_under_null:.1f} if nothing differed (p = {count.p:.4f})"
     )
 
 
@@ -450,8 +431,7 @@ def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
         for item in known
     )
     lead = (
-        "Do frameworks differ at all, even where no single pair can be named? Significant pairs "
-        "of all tasks and recipes above are compared with simulated studies in which nothing "
-        "differs"
+        "Do frameworks differ at all, even where no single pair can be named? Significant pairs of "
+        "all tasks and recipes above are compared with simulated studies in which nothing differs"
     )
     return Listing(items, lead)

@@ -59,9 +59,7 @@ def answer_ranking(verdicts: StudyVerdicts) -> QuestionAnswer:
     head = (
         f"Of {format_count(len(items), 'ranking')}, one per task and configuration: "
         f"{format_verdict_counts([item.verdict for item in items], order)}. A ranking counts as "
-        "its "
-        "worst pair of frameworks. "
-        f"{describe_sizes_used(sizes)}"
+        f"its worst pair of frameworks. {describe_sizes_used(sizes)}"
     )
     parts = []
     for hps in sorted(
@@ -116,10 +114,9 @@ def _describe_finding(items: Sequence[RankingVerdict], several: bool) -> LinkedS
     chances = [item.same_order for item in items]
     text = (
         f"{one.env}{_format_study_and_variant(one, several)}: {one.verdict} under {len(items)} "
-        "configurations "
-        f"({under}). In opposite order: {opposite}. Probability that no two means are in opposite "
-        f"orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: {one.chance.mean:.2f} on "
-        f"average). {runs}"
+        f"configurations ({under}). In opposite order: {opposite}. Probability that no two means "
+        f"are in opposite orders: {min(chances):.2f} to {max(chances):.2f} (if all tied: "
+        f"{one.chance.mean:.2f} on average). {runs}"
     )
     return LinkedSentence(text, _link_rankings(items), "t-ranking", one.env)
 
@@ -150,12 +147,7 @@ def _format_algorithm_order(ranked: AlgorithmRanking, item: RankingVerdict) -> s
 
 @dataclasses.dataclass(frozen=True)
 class RankedPair:
-    """Two frameworks' rankings in one task and configuration.
-
-    Attributes:
-        ranking: The rankings of all frameworks.
-        pair: The two.
-    """
+    """Two frameworks' rankings in one task and configuration."""
 
     ranking: RankingVerdict
     pair: RankPair
@@ -272,9 +264,8 @@ def _describe_ranking(item: RankingVerdict) -> tuple[Block, ...]:
     alike = sum(pair.tau_b_means == 1 for pair in item.pairs)
     text = (
         f"{_RANKING_PHRASES[item.verdict]}, by the worst of "
-        f"{format_count(len(item.pairs), 'pair')} of frameworks: "
-        f"{counts}; means alone are in the same order in {alike}; "
-        f"n = {format_range(group.n for group in groups)} runs per mean."
+        f"{format_count(len(item.pairs), 'pair')} of frameworks: {counts}; means alone are in the "
+        f"same order in {alike}; n = {format_range(group.n for group in groups)} runs per mean."
     )
     if min(group.n for group in groups) >= _MIN_RUNS_FOR_BOOTSTRAP:
         text += (

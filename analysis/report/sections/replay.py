@@ -10,8 +10,8 @@ from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
 from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
-from parallax.analysis.stats.curve_statistics import StepsToThreshold
 from parallax.analysis.stats.intervals import ConfidenceInterval
+from parallax.analysis.stats.learning_curves import StepsToThreshold
 from parallax.analysis.stats.two_sample import MeanRatio
 from parallax.analysis.verdicts import replay
 from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEffect
@@ -113,8 +113,7 @@ def _format_effect(effect: InterventionEffect) -> str:
         f"{effect.name}: {word}; "
         f"{_format_signed(found.difference)}{_format_interval(found.low, found.high)} over "
         f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} "
-        "runs "
-        f"requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
+        f"runs requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
     )
 

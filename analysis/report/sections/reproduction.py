@@ -79,10 +79,9 @@ def _format_headline(
 ) -> str:
     head = (
         f"Of {format_count(len(tested), 'comparison')} with scores of the original papers, by a "
-        f"two-sided test at {alpha:.0%} without correction: "
-        f"{_count_two_sided(tested)}. In the thesis' form: "
-        f"{_count_thesis_interval(tested)}. Similar means that no "
-        "difference was shown."
+        f"two-sided test at {alpha:.0%} without correction: {_count_two_sided(tested)}. In the "
+        f"thesis' form: {_count_thesis_interval(tested)}. Similar means that no difference was "
+        "shown."
     )
     if tested:
         head += f" {describe_sizes_used([item.group.n for item in tested])}"
@@ -109,8 +108,7 @@ def _describe_finding(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> 
     text = (
         f"{format_setting(cell, cells)}: {get_label(item.group.framework)} is "
         f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against "
-        f"{format_number(row.mean)} "
-        f"(n = {item.group.n}, {format_p_value(item.p)})."
+        f"{format_number(row.mean)} (n = {item.group.n}, {format_p_value(item.p)})."
     )
     return LinkedSentence(text, (item.group,), "t-reproduction", "original paper")
 
@@ -181,11 +179,9 @@ def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:
         lead = "Nothing comparable is published. " * (not comparable)
         blocks.append(
             f"{lead}{format_count(len(others), 'comparison')} with published numbers of another "
-            "kind "
-            "stand in tables/reproduction.csv, each with what is another: "
-            f"{_count_kinds_of_difference(others)}. The "
-            "tests in that file take both numbers as if they were of one kind; nothing here rests "
-            "on them."
+            "kind stand in tables/reproduction.csv, each with what is another: "
+            f"{_count_kinds_of_difference(others)}. The tests in that file take both numbers as if "
+            "they were of one kind; nothing here rests on them."
         )
     bare = sorted(
         {(group.cell.algorithm, group.cell.env) for group in groups}

@@ -39,8 +39,7 @@ def make_study_grid(loaded: LoadedRuns) -> Grid:
     """Return the algorithms and variants of the studies, with their numbers of runs."""
     found: dict[VariantKey, list[CompletedRun | ExcludedRun]] = collections.defaultdict(list)
     for item in loaded.folders:
-        cell = item.id.cell
-        found[cell.study, cell.algorithm, cell.variant].append(item)
+        found[item.id.cell.variant_key].append(item)
     rows = tuple(_make_study_row(*key, found[key]) for key in sorted(found))
     return Grid(_PART_HEADS, rows, numeric=(3, 4, 5))
 
@@ -125,11 +124,11 @@ _MACHINE_FACTS = ("Python", "processor", "host", "platform", "commit")
 class ProvenanceSummary:
     """A summary over runs.
 
+    Runs without any record can be those of other projects.
+
     Attributes:
         rows: What is recorded (a package, Python, processor, ...), its value, and how many runs.
         hours: Sum of the runs' core-hours: durations times threads.
-        timed: Runs that record their duration.
-        silent: Runs that record nothing at all, such as those of other projects.
     """
 
     rows: tuple[tuple[str, str, int], ...]
@@ -227,18 +226,12 @@ def describe_study_names(loaded: LoadedRuns) -> str:
     frameworks = sorted({get_label(item.id.framework) for item in loaded.folders}, key=str.lower)
     return (
         f"{algorithms} of {format_count(len(frameworks), 'framework')} ({', '.join(frameworks)}) "
-        "on "
-        f"{', '.join(sorted({cell.env for cell in cells}))}"
+        f"on {', '.join(sorted({cell.env for cell in cells}))}"
     )
 
 
 def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
-    """Return the number of runs used and the share of the study that they cover, in words.
-
-    Args:
-        loaded: Runs found.
-        grid: Runs that the study requests; None if no file lists them.
-    """
+    """Return the number of runs used and the share of the study that they cover, in words."""
     text = (
         f"{describe_study_names(loaded)}. {format_count(loaded.requested, 'run')} requested, "
         f"{loaded.completed:,} completed, {loaded.used:,} used"
@@ -369,9 +362,7 @@ def describe_imported_runs(runs: Sequence[CompletedRun]) -> str:
 def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, ...]:
     """Return core-hours, and a table of packages, Python, processor and commit.
 
-    Args:
-        loaded: Runs of a study.
-        with_machine: Whether hosts, platforms and the code of adapters are listed too.
+    `with_machine` adds hosts, platforms and the code of adapters.
     """
     provenance = summarize_provenance(loaded.runs)
     rows = tuple(
@@ -395,12 +386,7 @@ def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run folder with its group; what is unknown is NaN.
-
-    Attributes:
-        item: The run, used or not.
-        group: Its group.
-    """
+    """A run folder with its group; what is unknown is NaN."""
 
     item: CompletedRun | ExcludedRun
     group: ScoreGroup

@@ -15,6 +15,8 @@ from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
     MISSING,
+    format_range,
+    format_steps,
     get_recipe_order,
     make_file_name,
     make_file_suffix,
@@ -82,15 +84,10 @@ def _make_score_cell(
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
-    """Return a table for each study, algorithm and variant.
-
-    Args:
-        verdicts: Groups, and the verdicts that say which of them are tied.
-        method: One of `parallax.analysis.stats.intervals.INTERVAL_METHODS`.
-    """
+    """Return a table for each study, algorithm and variant."""
     rng = np.random.default_rng(verdicts.options.seed)
     cells = make_score_cells(verdicts, method, rng)
-    keys = sorted({(cell.study, cell.algorithm, cell.variant) for cell, _ in cells})
+    keys = sorted({cell.variant_key for cell, _ in cells})
     return tuple(_make_score_table(*key, cells, verdicts, method) for key in keys)
 
 
@@ -105,7 +102,7 @@ def _make_score_table(
     own = {
         key: cell
         for key, cell in cells.items()
-        if (key[0].study, key[0].algorithm, key[0].variant) == (study, algorithm, variant)
+        if key[0].variant_key == (study, algorithm, variant)
     }
     tasks = tuple(sorted({cell.env for cell, _ in own}))
     table = {(cell.hps, framework, cell.env): item for (cell, framework), item in own.items()}
@@ -121,7 +118,7 @@ def _make_score_table(
         for (_, hps), framework in heads
     )
     shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
-    steps = sorted({step for group in shown for step in group.steps})
+    steps = [step for group in shown for step in group.steps]
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = make_file_name("scores", algorithm, *apart)
     title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
@@ -142,7 +139,7 @@ def _format_caption(
     method: str,
     has_failed: bool,
 ) -> str:
-    at = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1]))) if steps else "-"
+    at = format_range(steps, format_steps) or MISSING
     failed = (
         " Failed: runs whose training failed or diverged, and the mean with them at the bottom of "
         "the task's range; means, intervals and marks are of complete runs alone."
@@ -151,11 +148,10 @@ def _format_caption(
         f"Scores of {algorithm} (study {study}{', ' * bool(variant)}{variant}): mean over seeds of "
         f"the {verdicts.options.chosen_endpoint.description}, {at} steps, with 95% interval "
         f"({method}: {INTERVAL_FORMULAS[method]}). HPS: hyperparameters; FW: framework. Bold: best "
-        "mean "
-        "under the same hyperparameters. Italic: tied with it, that is not different at "
-        f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after "
-        "Holm's correction and a permutation test, which does not show equality. "
-        f"n = {'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says "
+        "mean under the same hyperparameters. Italic: tied with it, that is not different at "
+        f"{verdicts.options.alpha:.0%} by {verdicts.options.difference_test} after Holm's "
+        "correction and a permutation test, which does not show equality. n = "
+        f"{'/'.join(map(str, sizes))} runs requested/completed/used unless a cell says "
         f"otherwise.{failed}"
     )
 

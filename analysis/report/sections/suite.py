@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import StudyCell, SuiteKey
 from parallax.analysis.labels import (
     describe_recipe,
     find_own_parts,
@@ -18,7 +18,7 @@ from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
 from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
-from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteKey, SuiteVerdict
+from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
 
 
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from parallax.analysis.stats.curve_statistics import average_stages, compute_stage_means
+from parallax.analysis.stats.learning_curves import average_stages, compute_stage_means
 from parallax.harness.cli.main import main
 from parallax.harness.record.trace import TraceWriter
 

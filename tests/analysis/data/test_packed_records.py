@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parallax.analysis.data import packed, reference_runs, replay_metrics
+from parallax.analysis.data import packed, replay_metrics
 from parallax.analysis.data.packed import exclude_copies_and_short_runs, parse_settings
 from parallax.analysis.data.replay_metrics import LAGS, RecurrentStateStrategy, read_staleness
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunId, StudyCell
@@ -28,10 +28,25 @@ def test_the_command_writes_the_file_that_it_is_given(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(sys, "argv", ["reference_runs", "first", "second"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(reference_runs.__file__, run_name="__main__")
+        runpy.run_path(packed.__file__, run_name="__main__")
     assert ended.value.code == 0
     assert requested == [Path("first")]
-    assert written == [([], reference_runs.REFERENCE_FILE)]
+    assert written == [([], packed.REFERENCE_FILE)]
+
+
+def test_the_command_needs_a_file(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["packed"])
+    with pytest.raises(IndexError):
+        runpy.run_path(packed.__file__, run_name="__main__")
+
+
+def test_the_command_says_that_it_is_done(monkeypatch, tmp_path):
+    written = tmp_path / "written.parquet"
+    rows = list(packed.read_rows(packed.REFERENCE_FILE))
+    monkeypatch.setattr(packed, "REFERENCE_FILE", written)
+    packed.write_rows(rows[:2], tmp_path / "study.parquet")
+    assert packed.main([str(tmp_path / "study.parquet")]) == 0
+    assert len(list(packed.read_rows(written))) == 2
 
 
 def test_reference_runs_are_the_used_ones_at_equal_hyperparameters_without_interventions():
@@ -45,7 +60,7 @@ def test_reference_runs_are_the_used_ones_at_equal_hyperparameters_without_inter
         make("alignment=exactly"),
         make("steps=5"),
     ]
-    assert list(reference_runs.select_reference_rows(chosen + others)) == chosen
+    assert list(packed.select_reference_rows(chosen + others)) == chosen
 
 
 def test_anonymous_records_have_no_host_and_no_folders():

@@ -184,7 +184,7 @@ def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run
 
 def test_highlights_show_planted_differences(material):
     (sheet,) = (s for s in sheets_of(material, "highlights") if s.name == "highlights_sac")
-    titles = [title for title, *_ in sheet.draw.args[0].panels]
+    titles = [title for title, *_ in sheet.draw_content.args[0].panels]
     assert titles[0].startswith("Walker2d-v4")
 
 
@@ -225,7 +225,7 @@ def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framewo
     (sheet,) = sheets_of(
         judge_study(load_runs(results), VerdictOptions(resamples=50)), "efficiency"
     )
-    ((_, found, _),) = sheet.draw.args[0]
+    ((_, found, _),) = sheet.draw_content.args[0]
     assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
         "cleanrl": 20_480.0,
         "sb3": 20_480.0,

@@ -15,7 +15,7 @@ from parallax.harness.cli.main import main
 
 def titles(material, text):
     sheet = make_panel_choice_figure_spec(material, parse_panel_choice(text))
-    return [title for title, *_ in sheet.draw.args[0].panels]
+    return [title for title, *_ in sheet.draw_content.args[0].panels]
 
 
 def test_panels_come_as_they_were_asked_for(material):
@@ -27,14 +27,14 @@ def test_panels_come_as_they_were_asked_for(material):
         "Hopper-v4, TD3\noriginal papers",
     ]
     assert {cell.algorithm for cell in sheet.cells} == {"td3"}
-    names = {line.name for line in sheet.draw.args[0].lines}
+    names = {line.name for line in sheet.draw_content.args[0].lines}
     assert names == {"cleanrl", "sb3", "torchrl"}
     assert len(render_figure(sheet, ["png"], 30)["png"]) > 1000
 
 
 def test_all_algorithms_make_a_panel_per_framework(material):
     sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:sb3"))
-    content = sheet.draw.args[0]
+    content = sheet.draw_content.args[0]
     assert [title.split("\n")[1] for title, *_ in content.panels] == ["CleanRL", "SB3", "TorchRL"]
     assert {line.name for line in content.lines} == {"ppo", "td3", "sac"}
     assert {cell.hps for cell in sheet.cells} == {"sb3"}

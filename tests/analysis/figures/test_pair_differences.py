@@ -32,7 +32,7 @@ def judge(results, **options):
 def test_every_pair_has_its_difference_in_margins(material):
     for spec in iterate_some(families.make_family_figure_specs(material, ["verdicts"])["verdicts"]):
         algorithm = spec.cells[0].algorithm
-        (grid,) = spec.draw.args
+        (grid,) = spec.draw_content.args
         shown = [row for panel in grid.panels if panel for row in panel.rows.values()]
         items = [
             item
@@ -51,7 +51,7 @@ def test_a_pair_is_shaded_unless_both_have_learned(results, make_run):
         for name, score in (("sb3", 3000), ("skrl", 3000), ("sbx", 0)):
             make_run(framework=name, seed=seed, score=score + seed, env="Hopper-v4")
     (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
-    (panel,) = spec.draw.args[0].panels
+    (panel,) = spec.draw_content.args[0].panels
     assert {name: row.is_learned for name, row in panel.rows.items()} == {
         "SB3 - sbx": False,
         "SB3 - skrl": True,
@@ -68,7 +68,7 @@ def test_a_single_pair_stands_in_one_panel_with_its_tasks(results, make_run):
     ):
         make_run(framework=name, seed=seed, env=env, score=100 + seed)
     (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
-    (grid,) = spec.draw.args
+    (grid,) = spec.draw_content.args
     assert grid.names == ("Hopper-v4", "Walker2d-v4")
     assert len(grid.panels) == 1
 
@@ -100,7 +100,7 @@ def test_failed_trainings_have_crosses_also_without_a_complete_run(results, make
         status = "failed" if name == "sbx" or (name, seed) == ("skrl", 0) else "completed"
         make_run(framework=name, seed=seed, env="Hopper-v4", score=2000 + seed, status=status)
     (spec,) = families.make_family_figure_specs(judge(results), ["verdicts"])["verdicts"]
-    (panel,) = spec.draw.args[0].panels
+    (panel,) = spec.draw_content.args[0].panels
     rows = panel.rows
     assert set(rows) == {"SB3 - sbx", "SB3 - skrl", "sbx - skrl"}
     assert math.isfinite(rows["SB3 - skrl"].difference)
@@ -172,7 +172,7 @@ def test_panels_and_pages_with_one_framework_are_left_out(results, make_run):
         make_run(seed=seed, algorithm="td3")
     found = families.make_family_figure_specs(judge(results), ["intervals", "consistency"])
     (intervals,) = found["intervals"]
-    assert [panel.env for panel in intervals.draw.args[0]] == ["Hopper-v5"]
-    grid = next(item for item in found["consistency"] if "ppo" in item.name).draw.args[0]
+    assert [panel.env for panel in intervals.draw_content.args[0]] == ["Hopper-v5"]
+    grid = next(item for item in found["consistency"] if "ppo" in item.name).draw_content.args[0]
     assert grid.rows == ("Hopper-v5",)
     assert not any(isinstance(item, MissingFigure) for item in found["consistency"])

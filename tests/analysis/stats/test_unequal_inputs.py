@@ -5,7 +5,7 @@ import pytest
 
 from parallax.analysis.stats import (
     aggregates,
-    group_sequential,
+    multiple_testing,
     mutation_score,
     pooling,
     two_sample,
@@ -25,7 +25,7 @@ def rng():
         lambda: two_sample.compute_stratified_fisher_p([(0, 1)], [(3, 4), (3, 4)]),
         lambda: two_sample.compute_newcombe_interval((0, 1, 1), (3, 4)),
         lambda: aggregates.compute_improvement({"a": TWO, "b": ONE}, rng(), resamples=5),
-        lambda: group_sequential.compute_sequential_p([0.1], [5, 10], 10),
+        lambda: multiple_testing.compute_sequential_p([0.1], [5, 10], 10),
         lambda: pooling.compute_stratified_permutation_p(ONE, TWO, rng()),
         lambda: pooling.compute_stratified_difference_p(TWO, ONE, (0.0, 9.0), 1.0),
         lambda: mutation_score.find_closest_value([0.5, 0.7], 1.0, [True]),

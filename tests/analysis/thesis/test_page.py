@@ -11,6 +11,7 @@ from parallax.analysis.data.published import read_table
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.stats.moments import SampleMoments
+from parallax.analysis.thesis.claims import judge_thesis_claims
 from parallax.analysis.thesis.evidence import (
     SUPPORTED,
     UNNAMED,
@@ -18,11 +19,7 @@ from parallax.analysis.thesis.evidence import (
     key_from_group,
     list_framework_pairs,
 )
-from parallax.analysis.thesis.page import (
-    judge_thesis_claims,
-    make_deviations_section,
-    make_thesis_document,
-)
+from parallax.analysis.thesis.page import make_deviations_section, make_thesis_document
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import group_published_scores, results_from_published
 from parallax.harness.cli.main import main

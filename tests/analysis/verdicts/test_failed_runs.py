@@ -141,13 +141,13 @@ def test_figures_mark_what_failed_runs_change(failing):
     ):
         (spec,) = family.make_figure_specs(failing)
         assert f"{word}: with failed trainings at the bottom of the tasks' ranges" in spec.caption
-        (_, _, changed), *_ = spec.draw.args[0]
+        (_, _, changed), *_ = spec.draw_content.args[0]
         flat = {name for key in changed for name in ((key,) if isinstance(key, str) else key)}
         assert {"sb3", "skrl"} <= flat
         assert spec.draw()
     (spec,) = make_consistency_figure_specs(failing)
     assert "Dotted: mean with failed trainings" in spec.caption
-    lines = [line for line in spec.draw.args[0].lines if line.name == "skrl"]
+    lines = [line for line in spec.draw_content.args[0].lines if line.name == "skrl"]
     assert all(len(line.curve_with_failed_runs[0]) for line in lines)
     assert spec.draw()
 

@@ -12,13 +12,12 @@ from score_groups import make_score_group
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.decomposition import VarianceComponents
 from parallax.analysis.stats.two_sample import MeanContrast
-from parallax.analysis.verdicts import evaluation_noise, reference_spread
+from parallax.analysis.verdicts import evaluation_noise, sequential
 from parallax.analysis.verdicts.endpoints import get_recorded_endpoints, settle_options
 from parallax.analysis.verdicts.evaluation_noise import measure_evaluation_noise
 from parallax.analysis.verdicts.omnibus import _connect_pairs, _index_groups
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.reference_spread import compute_paired_change
-from parallax.analysis.verdicts.sequential import SequentialSchedule
+from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_paired_change
 from parallax.analysis.verdicts.statements import compute_tolerated_failures, format_rate
 
 CELL = StudyCell("s", "A-v0", "ppo", "own", "")
@@ -172,7 +171,7 @@ def test_endpoints_that_runs_were_started_with_are_counted():
     ],
 )
 def test_one_sided_t_tests_of_single_samples(values, limit, side, p):
-    found = reference_spread._compute_one_sample_p(np.array(values), limit, side)
+    found = sequential._compute_one_sample_p(np.array(values), limit, side)
     assert found == pytest.approx(p)
 
 

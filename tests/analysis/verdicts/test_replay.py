@@ -20,7 +20,7 @@ from parallax.analysis.data.replay_metrics import (
     read_replay_metrics,
 )
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.stats.curve_statistics import compute_steps_to_threshold, normalize_by_human
+from parallax.analysis.stats.learning_curves import compute_steps_to_threshold, normalize_by_human
 from parallax.analysis.stats.two_sample import NO_PAIRS, compute_ratio_of_means
 from parallax.analysis.verdicts import ablation, replay
 from parallax.analysis.verdicts.consistency import EQUIVALENT

@@ -14,13 +14,13 @@ from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample as pairwise
-from parallax.analysis.stats.group_sequential import (
+from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
+from parallax.analysis.stats.multiple_testing import (
+    adjust_holm,
     compute_nominal_levels,
     compute_one_sided_sequential_p,
     compute_sequential_p,
 )
-from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
-from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially

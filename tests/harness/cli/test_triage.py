@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from parallax.analysis.data.reference_runs import REFERENCE_FILE, select_reference_rows
-from parallax.analysis.verdicts.reference_spread import compute_reference_spread
-from parallax.analysis.verdicts.sequential import SequentialSchedule
+from parallax.analysis.data.packed import REFERENCE_FILE, select_reference_rows
+from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_reference_spread
 from parallax.harness.cli import main, triage
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.packed import read_rows

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from parallax.analysis.stats.curve_statistics import (
+from parallax.analysis.stats.intervals import compute_interval
+from parallax.analysis.stats.learning_curves import (
     average_stages,
     compute_stage_means,
     compute_steps_to_threshold,
     normalize_by_human,
 )
-from parallax.analysis.stats.intervals import compute_interval
 
 
 def test_random_play_is_0_and_a_human_100():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.decomposition import VarianceComponents, estimate_components
-from parallax.analysis.stats.endpoints import AUC, Endpoint, find_first_reach
+from parallax.analysis.stats.learning_curves import AUC, Endpoint, find_first_reach
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.survival import (
     CensoredTimes,

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from parallax.analysis.stats.moments import SampleMoments
-from parallax.analysis.stats.omnibus import (
+from parallax.analysis.stats.multiple_testing import (
     _count_significant,
     _split_into_chunks,
     evaluate_count,

@@ -1,4 +1,4 @@
-"""Endpoints: the single score of a run that verdicts compare, computed from its learning curve.
+"""Statistics of learning curves: the endpoint that verdicts compare, steps to a score, stage means.
 
 `final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
 under the curve divided by its length, that is the return averaged over training; normalized, it is
@@ -10,10 +10,13 @@ which a run reached P% of the way to the published score, or to a solved task wi
 import dataclasses
 import math
 import re
+import statistics
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.moments import FloatArray
 
 FINAL, AUC = "final", "auc"
@@ -123,10 +126,6 @@ def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> floa
     """Average a curve over steps by the trapezoidal rule.
 
     The average runs from the first evaluation after step 0 to the last one.
-
-    Args:
-        steps: int64[E], increasing.
-        returns: float[E].
     """
     first = _find_first_trained(steps)
     steps, returns = steps[first:], returns[first:]
@@ -142,11 +141,62 @@ def find_first_reach(
     """Return the steps of the first evaluation at or above a return, and whether there is one.
 
     Without one, the time is censored at the last evaluation.
-
-    Args:
-        steps: int64[E], increasing.
-        returns: float[E].
-        threshold: In units of return.
     """
     above = np.flatnonzero(returns >= threshold)
     return (float(steps[above[0]]), True) if len(above) else (float(steps[-1]), False)
+
+
+def normalize_by_human(scores: FloatArray, random: float, human: float) -> FloatArray:
+    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015)."""
+    return 100.0 * (scores - random) / (human - random)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepsToThreshold:
+    """Steps that runs needed to reach a score.
+
+    Attributes:
+        median: Median steps over all runs; infinite if at least half did not reach it.
+    """
+
+    n_runs: int
+    n_reached: int
+    median: float
+
+
+def compute_steps_to_threshold(
+    curves: Sequence[tuple[NDArray[np.int64], FloatArray]], score: float
+) -> StepsToThreshold:
+    """Compute the steps until the first evaluation at or above a score.
+
+    `curves` has int64[k] steps and float[k] mean returns of each run.
+    """
+    reaches = [find_first_reach(*curve, score) for curve in curves]
+    first = [steps if reached else math.inf for steps, reached in reaches]
+    median = statistics.median(first) if first else math.nan
+    return StepsToThreshold(len(first), sum(reached for _, reached in reaches), median)
+
+
+def compute_stage_means(
+    steps: NDArray[np.int64], values: FloatArray, total: int, stages: int
+) -> FloatArray:
+    """Average values over each stage of a run, float64[stages]; NaN for a stage without values.
+
+    Args:
+        steps: When each value was recorded, in environment steps from 1 to `total`.
+        values: float64[n].
+        total: Environment steps of the run.
+        stages: Number of equal parts that it is divided into.
+    """
+    place = np.clip((steps - 1) * stages // total, 0, stages - 1)
+    counts = np.bincount(place, minlength=stages)
+    sums = np.bincount(place, weights=values, minlength=stages)
+    means = np.full(stages, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+def average_stages(runs: Sequence[FloatArray]) -> tuple[ConfidenceInterval, ...]:
+    """Average the stages of `compute_stage_means` over runs, with 95% t intervals, without NaN."""
+    table = np.asarray(runs, np.float64)
+    return tuple(compute_interval(column[np.isfinite(column)]) for column in table.T)

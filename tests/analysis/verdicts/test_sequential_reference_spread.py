@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parallax.analysis.verdicts.reference_spread import (
+from parallax.analysis.verdicts.sequential import (
     INCONCLUSIVE,
     INSIDE,
     OUTSIDE,
     ReferenceSpread,
+    SequentialSchedule,
     compute_paired_change,
     compute_reference_spread,
     judge_against_spread,
 )
-from parallax.analysis.verdicts.sequential import SequentialSchedule
 
 SCHEDULE = SequentialSchedule(3, 12)
 REFERENCE = {"a": [90.0, 110.0], "b": [95.0, 97.0], "c": [104.0, 106.0], "d": [99.0]}

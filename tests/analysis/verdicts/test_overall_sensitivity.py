@@ -18,7 +18,7 @@ from parallax.analysis.stats.two_sample import compute_contrast
 from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.groups import make_group
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.sensitivity import (
+from parallax.analysis.verdicts.overall import (
     _index_by_initial_states,
     judge_paired_seeds,
     pool_pairs,

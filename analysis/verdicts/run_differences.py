@@ -1,4 +1,4 @@
-"""Known differences between implementations, and which of them remain in runs.
+"""Differences between the runs of two frameworks in one setting: seeds, versions, values, code.
 
 Lockstep training found the implementations of an algorithm equal up to rounding in two forms. A
 form is a set of interventions per framework. Each intervention of its framework's set that a run
@@ -13,6 +13,93 @@ from typing import Any
 from parallax.analysis.data.published import read_csv_rows
 from parallax.analysis.data.runs import CompletedRun
 from parallax.analysis.verdicts.groups import ScoreGroup
+
+
+def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | None]) -> str:
+    """Return a caveat on the seeds of two samples; empty if they are the same."""
+    one, two = ({seed for seed in seeds if seed is not None} for seeds in (first, second))
+    if one == two or not one or not two:
+        return ""
+    both = len(one & two)
+    if not both:
+        return "no seed in common, so neither are the initial states"
+    return f"{both} seeds in common of {len(one)} and {len(two)}"
+
+
+ObservedValues = dict[str, set[str]]  # name, and every value that some run has
+_MAX_NAMED_VALUES = 4
+
+
+def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
+    """Return the unintended differences between the runs of two frameworks in one setting.
+
+    These are different seeds, different versions of packages that both use, and effective
+    hyperparameters that are not the same in all runs of a framework.
+    """
+    if not first.runs or not second.runs:
+        return ()
+    found = [describe_seed_overlap(first.seeds, second.seeds)]
+    versions = _collect_versions(first.runs), _collect_versions(second.runs)
+    found.append(_format_differing("versions differ", _merge_shared(versions)))
+    for group in (first, second):
+        found.append(_describe_imported_runs(group))
+        found.append(
+            _format_differing(
+                f"{group.framework} was trained with", _collect_hyperparameters(group.runs)
+            )
+        )
+    return tuple(text for text in found if text)
+
+
+def _describe_imported_runs(group: ScoreGroup) -> str:
+    """Return how many runs of a framework another tool made, and what is not known of them."""
+    sources = [run.imported for run in group.runs if run.imported is not None]
+    if not sources:
+        return ""
+    unknown = sorted({name for source in sources for name in source.unknown})
+    if not all(run.effective_hyperparameters for run in group.runs):
+        unknown.append("hyperparameters")
+    lacking = f", {', '.join(unknown)} unknown" if unknown else ""
+    return f"{len(sources)} of {group.n} runs of {group.framework} were imported{lacking}"
+
+
+def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:
+    values_by_name: ObservedValues = {}
+    for run in runs:
+        if run.provenance is None:
+            continue
+        python = (run.provenance.python or "").split(" ")[0]
+        for name, value in (("Python", python), *run.provenance.packages.items()):
+            if value:
+                values_by_name.setdefault(name, set()).add(value)
+    return values_by_name
+
+
+def _merge_shared(sides: tuple[ObservedValues, ObservedValues]) -> ObservedValues:
+    """Return all versions of the packages that both sides use."""
+    first, second = sides
+    return {name: first[name] | second[name] for name in first.keys() & second.keys()}
+
+
+def _collect_hyperparameters(runs: Iterable[CompletedRun]) -> ObservedValues:
+    values_by_name: ObservedValues = {}
+    for run in runs:
+        for name, value in run.effective_hyperparameters.items():
+            values_by_name.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+    return values_by_name
+
+
+def _format_differing(what: str, values_by_name: ObservedValues) -> str:
+    different = {name: values for name, values in values_by_name.items() if len(values) > 1}
+    if not different:
+        return ""
+    names = sorted(different)
+    parts = [
+        f"{name} {' and '.join(sorted(different[name]))}" for name in names[:_MAX_NAMED_VALUES]
+    ]
+    more = len(names) - _MAX_NAMED_VALUES
+    return f"{what}: {', '.join(parts)}" + (f" and {more} more" if more > 0 else "")
+
 
 INTERVENTION_SEPARATOR, NO_INTERVENTION = "+", "none"  # as run.json has them
 
@@ -68,12 +155,8 @@ def list_remaining_differences(
 ) -> tuple[str, ...] | None:
     """List the interventions of a framework's reference form that its runs do not have.
 
-    Each names a known difference between the framework's update and the reference form.
-
-    Args:
-        algorithm: Algorithm of the runs.
-        framework: Framework of the runs.
-        runs: Runs of one setting; empty for the unchanged framework.
+    Each names a known difference between the framework's update and the reference form. Without
+    runs, these are all differences of the unchanged framework.
 
     Returns:
         Names in alphabetical order; None where no reference form of the framework was measured.
@@ -118,10 +201,6 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     Both must have been trained in a form that lockstep training found equal up to rounding, with
     the same value of every hyperparameter, with none that lockstep training left out, and with
     critics that see actions in the same units.
-
-    Args:
-        first: Runs of one framework.
-        second: Runs of another.
     """
     runs = (*first.runs, *second.runs)
     if not (first.runs and second.runs) or first.framework == second.framework:

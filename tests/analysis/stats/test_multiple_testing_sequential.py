@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parallax.analysis.stats.group_sequential import (
+from parallax.analysis.stats.multiple_testing import (
     compute_nominal_levels,
     compute_one_sided_sequential_p,
     compute_sequential_p,
