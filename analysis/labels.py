@@ -91,7 +91,11 @@ def make_file_suffix(
 ) -> tuple[str, str]:
     """Return study and variant as far as they are needed to make a file name unique.
 
-    `algorithm` is None if the file contains all.
+    Args:
+        cells: All settings of the study.
+        study: Study of the file.
+        variant: Variant of the file.
+        algorithm: Algorithm of the file; None if it contains all.
 
     Returns:
         The study, empty if there is only one, and the settings of this variant that not all

@@ -145,6 +145,7 @@ class LoadedRuns:
     """Everything found under a folder, or in a file of packed runs.
 
     Attributes:
+        root: The folder or file.
         runs: Runs that enter the statistics, ordered by path.
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
@@ -154,6 +155,8 @@ class LoadedRuns:
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.
         completed: Number of runs that meet the completeness rule.
+        used: Number of runs that enter the statistics.
+        cells: Every setting with at least one folder, in order.
         missing_seeds: Seeds without a folder that another framework has in the same setting.
     """
 

@@ -472,7 +472,9 @@ _MIN_WIDTH = 6.0  # inches; a legend and a caption need some room
 def draw_learning_curves(panels: Sequence[CurvePanel], method: str) -> Figure:
     """Return a figure of all panels, with legend above and caption below.
 
-    At least one panel must have a curve.
+    Args:
+        panels: At least one, with at least one curve among them.
+        method: The interval's method, for the caption.
     """
     grid = arrange_panels(panels)
     curves = [one for panel in panels for one in (*panel.curves, *panel.with_failed_runs)]

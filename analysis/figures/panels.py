@@ -197,7 +197,12 @@ class CurveLine:
     """A curve with its band.
 
     Attributes:
+        name: Framework or algorithm.
         steps: int[K], environment steps.
+        mean: float[K], mean return.
+        low: float[K], lower end of the interval.
+        high: float[K], upper end.
+        final: Final score with its interval.
         size: Runs used/requested.
         scores: float[n], final score of each seed; empty if unknown.
         seeds: Steps and mean returns of each seed where there are too few for a band.
@@ -263,7 +268,14 @@ def make_failed_line(name: str, requested: int) -> CurveLine:
 def clip_to_bounds(
     low: FloatArray, high: FloatArray, data: FloatArray, bounds: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of intervals, not beyond known bounds; data beyond them widen these."""
+    """Return the ends of intervals, not beyond known bounds; data beyond them widen the bounds.
+
+    Args:
+        low: float[K], lower ends; NaN stays.
+        high: float[K], upper ends.
+        data: float[m], observed values.
+        bounds: Least and largest possible value.
+    """
     least, most = min([bounds[0], *data]), max([bounds[1], *data])
     return np.maximum(low, least), np.minimum(high, most)
 
@@ -293,8 +305,14 @@ def draw_curve(
 ) -> None:
     """One curve with its band, where it has one.
 
-    `width` is in points; `marks` has the first point with a mark, and the step from one to the
-    next.
+    Args:
+        axis: Axes to draw on.
+        look: Its colour, dashes and mark.
+        steps: float[n].
+        middle: float[n].
+        band: Lower and upper ends, float[n] each.
+        width: Width of the line, in points.
+        marks: First point that has a mark, and the step from one mark to the next.
     """
     if np.isfinite(band[0]).any():
         axis.fill_between(steps, *band, color=look.color, alpha=0.15, linewidth=0)

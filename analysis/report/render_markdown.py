@@ -37,8 +37,10 @@ def render_markdown(
 ) -> str:
     """Return a document as Markdown.
 
-    Only the named figures have files, or all where `figures` is None: `<name>.png` in a folder
-    beside the page.
+    Args:
+        document: The document.
+        figures: Names of the figures that have files; None for all.
+        folder: Folder of the figures, seen from the page, which are named `<name>.png`.
     """
     blocks = [f"# {escape_markdown(document.title)}"] if document.title else []
     blocks += render_blocks(document.blocks, 2, figures, folder)

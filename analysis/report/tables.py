@@ -273,8 +273,9 @@ def list_csv_values(table: Table[Item], item: Item) -> TableRow:
 def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
     """Return rows as CSV.
 
-    The keys of the first row are the headings, or `heads` where there are no rows; without any the
-    result is empty.
+    Args:
+        rows: Values by heading; those of the first row are the headings.
+        heads: The headings where there are no rows; without any the result is empty.
     """
     heads = list(rows[0]) if rows else heads
     if not heads:

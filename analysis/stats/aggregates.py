@@ -67,9 +67,13 @@ class AggregateScores:
     """Aggregates of several implementations.
 
     Attributes:
+        names: The k implementations.
         point: float[k, 4], in the order of `AGGREGATE_NAMES`.
         low: float[k, 4], lower ends of the intervals.
+        high: float[k, 4], upper ends.
         seeds: Per implementation the number of seeds in each task.
+        level: Level of the intervals.
+        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -176,9 +180,13 @@ class PerformanceProfiles:
     """Share of runs above each threshold, tasks weighted equally.
 
     Attributes:
+        names: The k implementations.
         thresholds: float[m], normalized scores.
         share: float[k, m].
         low: float[k, m], lower ends of pointwise intervals.
+        high: float[k, m], upper ends.
+        level: Level of the intervals.
+        resamples: Bootstrap resamples behind them.
     """
 
     names: tuple[str, ...]
@@ -198,6 +206,8 @@ class ImprovementProbability:
         pairs: Names, first against second.
         point: float[p], ties counting half.
         low: float[p], lower ends of the intervals.
+        high: float[p], upper ends.
+        resamples: Bootstrap resamples behind them.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -216,7 +226,12 @@ def compute_profiles(
 ) -> PerformanceProfiles:
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
-    `thresholds` is float[m]; for the others see `compute_aggregates`.
+    Args:
+        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
+        thresholds: float[m].
+        rng: Source of the resamples.
+        resamples: Number of resamples.
+        level: Level of the intervals.
     """
     rows = []
     for tasks in scores.values():
@@ -248,7 +263,11 @@ def compute_improvement(
 ) -> ImprovementProbability:
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
-    For the arguments see `compute_aggregates`.
+    Args:
+        scores: Per implementation one float[n] of normalized scores per task, n at least 1.
+        rng: Source of the resamples.
+        resamples: Number of resamples.
+        level: Level of the intervals.
     """
     drawn = {
         name: np.concatenate(
@@ -294,8 +313,10 @@ class EfficiencyCurve:
     """One implementation's curve.
 
     Attributes:
+        steps: float[k], environment steps.
         point: float[k], interquartile mean of normalized scores.
         low: float[k], lower ends of pointwise intervals.
+        high: float[k], upper ends.
     """
 
     steps: FloatArray
@@ -325,8 +346,12 @@ def compute_sample_efficiency(
 ) -> SampleEfficiency:
     """Return curves with percentile intervals from the stratified bootstrap.
 
-    `scores` has of each implementation float[k] steps, and one float[n, k] of normalized scores per
-    task, n at least 1; for the others see `compute_aggregates`.
+    Args:
+        scores: Per implementation float[k] steps, and one float[n, k] of normalized scores per
+            task, n at least 1.
+        rng: Source of the resamples.
+        resamples: Number of resamples.
+        level: Level of the intervals.
     """
     curves = {
         name: _compute_efficiency_curve(steps, tasks, rng, resamples, level)

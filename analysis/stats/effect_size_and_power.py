@@ -53,6 +53,10 @@ def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
     """Share of pairs in which the first value is larger, equal ones counting half.
 
     That is the Mann-Whitney statistic divided by n m.
+
+    Args:
+        first: float[n], n at least 1.
+        second: float[m], m at least 1.
     """
     above = np.sign(np.subtract.outer(first, second))
     return float((above.mean() + 1) / 2)
@@ -216,8 +220,15 @@ def estimate_seed_range(
     """Estimate the 80% range of the seeds needed, from the uncertainty of the measured values.
 
     True means and deviations are drawn given the measured ones of normal samples, and the seeds
-    needed are estimated for each draw. `pair` has the moments of the scores of the two frameworks,
-    one number each. For the others see `estimate_seeds_needed`.
+    needed are estimated for each draw.
+
+    Args:
+        pair: Moments of the scores of the two frameworks, one number each.
+        alpha: Level of the tests.
+        margin: Margin of equivalence.
+        rng: Source of the draws.
+        power: Requested probability of a verdict.
+        rooms: Largest distance of an unobserved run from each mean.
 
     Returns:
         Low and high end; infinite above `MAX_SEEDS`, NaN if a deviation is unknown or if the

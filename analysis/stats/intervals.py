@@ -20,6 +20,10 @@ RESAMPLES = 10_000
 def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Means of `RESAMPLES` resamples; the columns share their draws.
 
+    Args:
+        samples: float[n, ...], finite.
+        rng: Source of the draws.
+
     Returns:
         float[RESAMPLES, ...].
     """
@@ -30,7 +34,12 @@ def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any]:
-    """Return the ends of the percentile interval (Efron and Tibshirani 1993, chapter 13)."""
+    """Return the ends of the percentile interval (Efron and Tibshirani 1993, chapter 13).
+
+    Args:
+        means: float[resamples, ...].
+        level: Level of the interval.
+    """
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
@@ -85,6 +94,8 @@ class ConfidenceInterval:
     Attributes:
         mean: The centre, in units of the data; NaN if there are no data.
         low: Lower end; NaN below two values.
+        high: Upper end; NaN below two values.
+        n: Number of values.
         method: One of `INTERVAL_METHODS`, or `welch`.
     """
 
@@ -152,6 +163,10 @@ def compute_welch_interval(first: FloatArray, second: FloatArray) -> ConfidenceI
 
     Degrees of freedom after Welch (1947) and Satterthwaite (1946).
 
+    Args:
+        first: float[n], finite.
+        second: float[m], finite.
+
     Returns:
         Interval of mean(first) - mean(second) with n + m values; its ends are NaN if
         either sample has fewer than two.
@@ -175,6 +190,9 @@ def compute_thesis_coverage(n: int) -> float:
 
     With the sample deviation s the half-width is 1.96 sqrt((n - 1) / n) s / sqrt(n), and
     the standardised mean follows Student's t distribution with n - 1 degrees of freedom.
+
+    Args:
+        n: Number of values, at least 2.
     """
     return float(1 - 2 * stats.t.sf(1.96 * math.sqrt((n - 1) / n), n - 1))
 

@@ -126,6 +126,10 @@ def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> floa
     """Average a curve over steps by the trapezoidal rule.
 
     The average runs from the first evaluation after step 0 to the last one.
+
+    Args:
+        steps: int64[E], increasing.
+        returns: float[E].
     """
     first = _find_first_trained(steps)
     steps, returns = steps[first:], returns[first:]
@@ -141,13 +145,24 @@ def find_first_reach(
     """Return the steps of the first evaluation at or above a return, and whether there is one.
 
     Without one, the time is censored at the last evaluation.
+
+    Args:
+        steps: int64[E], increasing.
+        returns: float[E].
+        threshold: In units of return.
     """
     above = np.flatnonzero(returns >= threshold)
     return (float(steps[above[0]]), True) if len(above) else (float(steps[-1]), False)
 
 
 def normalize_by_human(scores: FloatArray, random: float, human: float) -> FloatArray:
-    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015)."""
+    """Normalize scores: 100 (score - random) / (human - random), in percent (Mnih et al., 2015).
+
+    Args:
+        scores: float[n].
+        random: Score of random play.
+        human: Score of a human, different from `random`.
+    """
     return 100.0 * (scores - random) / (human - random)
 
 
@@ -169,7 +184,9 @@ def compute_steps_to_threshold(
 ) -> StepsToThreshold:
     """Compute the steps until the first evaluation at or above a score.
 
-    `curves` has int64[k] steps and float[k] mean returns of each run.
+    Args:
+        curves: Steps and mean returns of the evaluations of each run, each float[k].
+        score: The threshold.
     """
     reaches = [find_first_reach(*curve, score) for curve in curves]
     first = [steps if reached else math.inf for steps, reached in reaches]
@@ -197,6 +214,10 @@ def compute_stage_means(
 
 
 def average_stages(runs: Sequence[FloatArray]) -> tuple[ConfidenceInterval, ...]:
-    """Average the stages of `compute_stage_means` over runs, with 95% t intervals, without NaN."""
+    """Average each stage over runs, with its 95% t interval.
+
+    Args:
+        runs: `compute_stage_means` of each run; NaN values are left out.
+    """
     table = np.asarray(runs, np.float64)
     return tuple(compute_interval(column[np.isfinite(column)]) for column in table.T)

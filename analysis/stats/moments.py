@@ -32,7 +32,11 @@ class SampleMoments:
 
 
 def compute_moments(values: FloatArray) -> SampleMoments:
-    """Compute the moments of one sample of finite values."""
+    """Compute the moments of one sample.
+
+    Args:
+        values: float[n], finite.
+    """
     n = len(values)
     mean = float(values.mean()) if n else math.nan
     # The mean of equal values is rarely exact: constant samples would get a deviation above 0.

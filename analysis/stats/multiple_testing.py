@@ -182,7 +182,13 @@ class OmnibusCount:
 
 
 def evaluate_count(observed: int, tests: int, simulated: NDArray[np.int64]) -> OmnibusCount:
-    """Compare a count of significant tests with int[studies] in which nothing differs."""
+    """Compare an observed count with those of simulated studies.
+
+    Args:
+        observed: Significant comparisons.
+        tests: Comparisons made.
+        simulated: int[simulated_studies], counts of studies in which nothing differs.
+    """
     resamples = len(simulated)
     # Phipson and Smyth (2010): adding one keeps a Monte-Carlo p-value valid and above 0.
     p = (1 + int((simulated >= observed).sum())) / (1 + resamples)
@@ -259,8 +265,9 @@ def _split_into_chunks(total: int, width: int) -> list[int]:
 def compute_label_count_distribution(found: Sequence[FloatArray]) -> FloatArray:
     """Compute the distribution of how often one of several exchangeable labels is involved.
 
-    `found` has per setting float[k], how often each of its k labels is involved. Labels are
-    permuted independently in each setting.
+    Args:
+        found: Per setting float[k], how often each of its k labels is involved; labels are
+            permuted independently in each setting.
 
     Returns:
         float[max + 1], probability of each number for any one label: the convolution of the

@@ -32,10 +32,12 @@ class KillResult:
     """Kills of one mutant configuration by a test generator.
 
     Attributes:
+        n: Number of pairs.
         weaker: Pairs that are left out because the original fails more often than its mutant; in
             the published code only if that is significant.
         killed: Number of the other pairs with a significant difference.
         rate: `killed` / pairs that are not left out; NaN if all are.
+        is_killed: Whether the rate is at least one half.
         bootstrap_killed: As `killed`, where the 95% bootstrap interval of the probability that the
             original improves on the mutant excludes one half.
         agreeing: Pairs, of those not left out, on which both tests agree.
@@ -170,8 +172,9 @@ class MeanScore:
 def compute_mean_score(values: Sequence[float]) -> MeanScore:
     """Compute the mean of the values that are not NaN.
 
-    These are killing rates of an operator's configurations, or mutation scores of operators (the
-    paper's eq. 1).
+    Args:
+        values: Killing rates of an operator's configurations, or mutation scores of operators
+            (the paper's eq. 1).
     """
     known = [value for value in values if not math.isnan(value)]
     mean = float(np.mean(known)) if known else math.nan

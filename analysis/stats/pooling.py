@@ -28,10 +28,13 @@ class PooledDifferences:
 
     Attributes:
         mean: Mean of the true differences over tasks.
+        low: Lower end of its interval.
+        high: Upper end.
         p: Two-sided p-value of "the mean is 0".
         sd_between_tasks: Standard deviation tau of the true differences between tasks.
         estimates: float[k], difference of each task, shrunk towards the mean.
         lows: float[k], lower ends of their intervals.
+        highs: float[k], upper ends.
     """
 
     mean: float
@@ -91,6 +94,10 @@ def estimate_between_variance(differences: FloatArray, variances: FloatArray) ->
     """Estimate the variance between tasks after Paule and Mandel (1982).
 
     It solves sum w_i (y_i - mean)^2 = k - 1 with w_i = 1 / (v_i + tau^2), by bisection.
+
+    Args:
+        differences: float[k].
+        variances: float[k], above 0.
     """
     k = len(differences)
 
@@ -134,7 +141,10 @@ def compute_stratified_permutation_p(
 ) -> float:
     """Compute the two-sided p-value of permutations within strata, with the studentized difference.
 
-    Each stratum needs two scores of both.
+    Args:
+        first: Scores of one framework, at least two per stratum.
+        second: Scores of the other.
+        rng: Source of the permutations.
     """
     k = len(first)
     gap, variance = np.zeros(PERMUTATIONS + 1), np.zeros(PERMUTATIONS + 1)

@@ -72,7 +72,11 @@ def bootstrap_means(
 ) -> FloatArray:
     """Means of resampled seeds; without seeds, means drawn from Student's t distribution.
 
-    `scores` has None for samples of which only moments are known.
+    Args:
+        items: Moments of k samples.
+        scores: The samples, None for those that only have moments.
+        resamples: Number of resamples.
+        rng: Source of the draws.
 
     Returns:
         float[resamples, k]; a sample of one value gives that value throughout.
@@ -107,7 +111,8 @@ class SameOrderChance:
 def compute_same_order_probability(orders: Sequence[FloatArray]) -> FloatArray:
     """Share of resamples in which no two items are in opposite orders in any two rankings.
 
-    Each ranking has float[..., resamples, k, k] of signs.
+    Args:
+        orders: One float[..., resamples, k, k] of signs per ranking, at least two.
 
     Returns:
         float[...].

@@ -47,6 +47,7 @@ class SurvivalCurve:
         steps: float[k], times at which runs reached it, increasing.
         share: float[k], share that has not, right after each.
         low: float[k], lower end of the pointwise 95% interval (log-log transform).
+        high: float[k], upper end.
         median: First time at which at least half have; infinite if never.
     """
 

@@ -76,7 +76,12 @@ def compute_two_sided_p(item: MeanContrast) -> FloatArray:
 
 
 def compute_one_sided_p(item: MeanContrast, least: ArrayLike = 0.0) -> FloatArray:
-    """Compute p-values of "the difference is at most `least`" units of return, float[...]."""
+    """Compute p-values of "the difference is at most `least`", float[...].
+
+    Args:
+        item: The difference.
+        least: float[...], in units of return.
+    """
     above = item.difference - np.asarray(least, dtype=np.float64)
     return np.asarray(stats.t.sf(_divide_safely(above, item.error), item.degrees_of_freedom))
 
@@ -85,8 +90,11 @@ def compute_equivalence_p(item: MeanContrast, margin: ArrayLike) -> FloatArray:
     """Compute p-values of two one-sided tests (TOST) of "differs by the margin or more".
 
     Small values are evidence of a difference within the margin (Schuirmann 1987). The larger of
-    both p-values is P(T > (margin - |difference|) / error). The margin is above 0, in units of
-    return.
+    both p-values is P(T > (margin - |difference|) / error).
+
+    Args:
+        item: The difference.
+        margin: float[...], above 0, in units of return.
     """
     room = np.asarray(margin, dtype=np.float64) - np.abs(item.difference)
     return np.asarray(stats.t.sf(_divide_safely(room, item.error), item.degrees_of_freedom))
@@ -172,7 +180,9 @@ _Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
 def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
     """Compute the two-sided p-value of Fisher's exact test of equal failure rates.
 
-    An empty sample gives NaN.
+    Args:
+        failed: Number of failures in each sample.
+        sizes: Size of each sample; an empty one gives NaN.
     """
     if min(sizes) < 1:
         return math.nan
@@ -188,7 +198,11 @@ def compute_stratified_fisher_p(
     The failures of the first sample, summed over strata, have a known distribution given the
     margins of all 2 x 2 tables: a sum of independent hypergeometric variables (the exact form of
     Mantel and Haenszel's test, Journal of the National Cancer Institute 22, 1959). Sums that are
-    not more probable than the observed one count, as in Fisher's test. An empty sample gives NaN.
+    not more probable than the observed one count, as in Fisher's test.
+
+    Args:
+        failed: Failures of both samples in each stratum.
+        sizes: Sizes of both samples in each stratum; an empty one gives NaN.
     """
     if min(min(pair) for pair in sizes) < 1:
         return math.nan
@@ -201,7 +215,12 @@ def compute_stratified_fisher_p(
 
 
 def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
-    """Compute Wilson's (1927) 95% score interval of a proportion."""
+    """Compute Wilson's (1927) 95% score interval of a proportion.
+
+    Args:
+        failed: Number of failures.
+        size: Number of runs, at least 1.
+    """
     share, square = failed / size, _Z_975**2
     half = _Z_975 * math.sqrt(share * (1 - share) / size + square / (4 * size**2))
     middle = share + square / (2 * size)
@@ -215,7 +234,11 @@ def compute_newcombe_interval(
     """Compute the 95% interval for a difference of proportions, first - second.
 
     Newcombe's method 10 (Statistics in Medicine 17, 1998, 873-890): square-and-add of both Wilson
-    intervals. An empty sample gives NaN.
+    intervals.
+
+    Args:
+        failed: Number of failures in each sample.
+        sizes: Size of each sample; an empty one gives NaN.
     """
     if min(sizes) < 1:
         return math.nan, math.nan
@@ -254,7 +277,13 @@ NO_PAIRS = PairedDifference(0, math.nan, math.nan, math.nan, math.nan, math.nan)
 def compute_paired_difference(
     first: FloatArray, second: FloatArray, level: float = 0.95
 ) -> PairedDifference:
-    """Compare float[n] paired values, n at least 1, by Student's paired t test."""
+    """Compare paired values by Student's paired t test.
+
+    Args:
+        first: float[n], n at least 1.
+        second: float[n], in the order of the first.
+        level: Level of the interval.
+    """
     away = first - second
     n, mean = len(away), float(away.mean())
     if n < 2:
@@ -273,6 +302,11 @@ def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Ge
     It assumes only that differences are symmetric around 0 under the null hypothesis. Exact up to
     13 pairs, 9,999 draws beyond; NaN below two pairs and if all pairs are equal. The smallest
     possible value is 2^(1 - n).
+
+    Args:
+        first: float[n].
+        second: float[n], in the order of the first.
+        rng: Source of the draws, if flips are not enumerated.
     """
     away = first - second
     if len(away) < 2 or not away.any():
@@ -309,6 +343,11 @@ def compute_ratio_of_means(first: FloatArray, second: FloatArray, level: float =
 
     The ends are the values r at which the mean of `first - r * second` is just not significant:
     Fieller, E. C. (1954), Some problems in interval estimation, JRSS B 16 (2), section 3.
+
+    Args:
+        first: float[n].
+        second: float[n], in the order of the first.
+        level: Level of the interval.
     """
     n, above, below = len(first), float(np.mean(first)), float(np.mean(second))
     share = above / below if below else math.nan

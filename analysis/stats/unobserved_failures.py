@@ -65,7 +65,11 @@ def compute_difference_p(
 ) -> float:
     """Compute the p-value of "the means differ by the margin or more", in either direction.
 
-    For the arguments see `compute_exceedance_p`.
+    Args:
+        first: float[n] values, or their moments.
+        second: The others.
+        ends: Least and largest possible value.
+        margin: In the unit of the values, above 0.
     """
     return max(
         compute_exceedance_p(first, second, ends, margin),
@@ -78,7 +82,10 @@ def compute_equal_means_p(
 ) -> float:
     """Compute the two-sided p-value of "the means are equal": twice the smaller one-sided p-value.
 
-    For the arguments see `compute_exceedance_p`.
+    Args:
+        first: float[n] values, or their moments.
+        second: The others.
+        ends: Least and largest possible value.
     """
     tails = (compute_exceedance_p(*both, ends, 0.0) for both in ((first, second), (second, first)))
     return min(1.0, 2 * min(tails))

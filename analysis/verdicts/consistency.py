@@ -135,7 +135,9 @@ class PairTests:
     def decide(self, permutation: FloatArray, alpha: float) -> tuple[list[str], list[bool]]:
         """Return the verdict of each pair, and whether its difference is significant.
 
-        Permutation tests can be unknown, NaN.
+        Args:
+            permutation: float[pairs], p-values of permutation tests; NaN where unknown.
+            alpha: Level.
         """
         with np.errstate(invalid="ignore"):
             agrees = np.isnan(permutation) | (permutation < alpha)
@@ -154,8 +156,12 @@ def run_tests(
 ) -> PairTests:
     """Test the pairs of one family.
 
-    All arrays are float[pairs]. `p_unobserved` is that of `margins.compute_unobserved_p`, and
-    `p_log_rank` replaces the p-values of Welch's test where it is known.
+    Args:
+        first: Moments with float[pairs] arrays.
+        second: Moments of the second framework of each pair.
+        margins: float[pairs], margins of equivalence.
+        p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
+        p_log_rank: float[pairs], p-values that replace those of Welch's test where they are known.
     """
     item = two_sample.compute_contrast([first], [second])
     p, p_tost = (

@@ -23,10 +23,12 @@ class LearningCurve:
     """One framework in one setting.
 
     Attributes:
+        framework: Its name.
         seeds: Per seed its int64[E] steps and float64[E] mean returns.
         steps: int64[K], evaluation steps that all seeds share.
         mean: float64[K], mean over seeds of the mean return.
         low: float64[K], lower end of the interval; NaN at one seed.
+        high: float64[K], upper end.
         left_out: Evaluations of single seeds that others do not have.
     """
 

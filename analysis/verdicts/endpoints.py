@@ -113,6 +113,10 @@ def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOption
     An endpoint fixed before the runs is part of the plan. One chosen when results are known is a
     search for significant results. Every page says which of the two it is.
 
+    Args:
+        loaded: Runs of studies.
+        options: Its `endpoint` is used where it is not empty.
+
     Raises:
         ValueError: There is no endpoint of that name.
     """
@@ -159,7 +163,9 @@ class ScoreScale:
     """Scores that are 0 and 1 after normalization in one task.
 
     Attributes:
+        zero: Score, in units of return.
         one: Score, in units of return; above `zero`.
+        source: Source of both, in words.
     """
 
     zero: float

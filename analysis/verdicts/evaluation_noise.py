@@ -42,7 +42,9 @@ def measure_evaluation_noise(
 ) -> tuple[EvaluationNoise, ...]:
     """Measure the evaluation noise of every setting with enough seeds and episodes.
 
-    Endpoints of steps have no model, and no result.
+    Args:
+        groups: Scores and their runs.
+        options: The endpoint; the result is empty for steps to a threshold, which have no model.
     """
     found: dict[StudyCell, list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]] = (
         collections.defaultdict(list)

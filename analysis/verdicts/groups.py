@@ -27,6 +27,9 @@ class ScoreGroup:
     A score is the endpoint of a run: the final return, unless the study fixed another.
 
     Attributes:
+        cell: The setting.
+        framework: Its name.
+        moments: Mean, deviation and count of the scores.
         rounding: Half a unit of the last printed digit of a published mean and its interval,
             in units of return; 0 for runs.
         scores: float[n], score per seed, by seed; None for published numbers.
@@ -34,7 +37,9 @@ class ScoreGroup:
         requested: Number of run folders; equal to n for published numbers.
         completed: Number of runs that meet the completeness rule.
         steps: Environment steps at which the scores were taken; several if seeds differ.
+        source: Reference of published numbers; empty for runs.
         n: Number of seeds that enter the statistics.
+        seeds: Seed of each score.
         failed: Number of runs whose training failed or diverged, and which have no score.
         failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.

@@ -38,7 +38,13 @@ class EquivalenceMargin:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRange:
-    """Range of scores that a run of a task can end with; NaN if unknown."""
+    """Range of scores that a run of a task can end with.
+
+    Attributes:
+        low: Least score; NaN if unknown.
+        high: Largest score; NaN if unknown.
+        source: Source of the range, in words.
+    """
 
     low: float
     high: float
@@ -137,8 +143,12 @@ def compute_unobserved_p(
     """Compute the p-value of "the means differ by the margin or more" from the score range alone.
 
     It allows for failures too rare to be observed in a few seeds (`stats.unobserved_failures`).
-    Without a known range it is 1, so that nothing is equivalent. Of each framework, `size` seeds
-    are used, the first by number; all if it is None.
+    Without a known range it is 1, so that nothing is equivalent.
+
+    Args:
+        pair: Two frameworks in one setting.
+        options: Margin and ranges.
+        size: Number of seeds of each to use, the first by number; None for all.
     """
     ends = find_score_range(pair, options)
     margin = compute_margin(pair, options).size

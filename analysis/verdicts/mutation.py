@@ -21,9 +21,11 @@ class MutantVerdict:
     """Verdict on one mutant configuration.
 
     Attributes:
+        mutant: Its test results.
         replay: Kills by the replay of training configurations; None if there was none.
         trivial: Whether it fails wherever its original succeeds.
         weak: Kills by the weak generator; None if it has no tests.
+        strong: Kills by the strong generator; None if it has no tests.
     """
 
     mutant: MutantResults

@@ -75,7 +75,10 @@ def count_differences(
 ) -> multiple_testing.OmnibusCount:
     """Compare the number of significant pairs with studies in which all means are the same.
 
-    P-values are those of Welch's tests; NaN if a sample has fewer than two seeds.
+    Args:
+        pairs: The groups compared; a group may be in several pairs.
+        p_values: Welch's test of each pair; NaN if a sample has fewer than two seeds.
+        options: Level, resamples and their seed.
     """
     known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
     observed = sum(p < options.alpha for p in p_values)

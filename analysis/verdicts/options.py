@@ -18,6 +18,7 @@ class VerdictOptions:
         margin_share: Equivalence margin as a share of the scale of `compute_margin`.
         family: Family of Holm's correction: all pairs of an `algorithm` in a study, the pairs of
             one `setting`, or `all` pairs; always of one variant.
+        power: Power that plans of further seeds should reach.
         resamples: Bootstrap resamples for the ranking.
         seed: Seed of resamples and permutations: equal inputs give equal results.
         margin_of: `scale`: the margin is a share of the distance from the score of random actions
@@ -25,11 +26,12 @@ class VerdictOptions:
         failed_share: A run that ends below this share of the same distance has failed.
         ranges: Task, least and largest score that a run can end with, for tasks without published
             scores, or to replace these.
-        endpoint: Name of a `stats.learning_curves.Endpoint`; empty for the one that the study's
+        endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
             configuration fixed, or `final` if it fixed none.
         endpoint_source: Who chose it, in words.
         references: Task, policy without training, mean return and source of what was measured with
             the runs of tasks that have no published references.
+        range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """
 

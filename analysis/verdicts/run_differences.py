@@ -155,8 +155,12 @@ def list_remaining_differences(
 ) -> tuple[str, ...] | None:
     """List the interventions of a framework's reference form that its runs do not have.
 
-    Each names a known difference between the framework's update and the reference form. Without
-    runs, these are all differences of the unchanged framework.
+    Each names a known difference between the framework's update and the reference form.
+
+    Args:
+        algorithm: Algorithm of the runs.
+        framework: Framework of the runs.
+        runs: Runs of one setting; empty for the unchanged framework.
 
     Returns:
         Names in alphabetical order; None where no reference form of the framework was measured.

@@ -248,8 +248,13 @@ def judge_against_spread(
     """Judge at the checks so far whether a mean score lies inside the reference spread.
 
     *Inside* rejects both "at most `low`" and "at least `high`" by one-sided t tests (two one-sided
-    tests); *outside* rejects that the mean lies between them. Both are group-sequential. Scores are
-    in the order of training; the checks are fixed before the first seed.
+    tests); *outside* rejects that the mean lies between them. Both are group-sequential.
+
+    Args:
+        scores: float[n], one per seed, in the order of training.
+        spread: The reference.
+        schedule: Checks, fixed before the first seed.
+        alpha: Level.
     """
     values, sizes = np.asarray(scores, dtype=np.float64), schedule.sizes(len(scores))
     if not sizes:
@@ -273,7 +278,13 @@ def judge_against_spread(
 def compute_paired_change(
     first: Sequence[float], second: Sequence[float], schedule: SequentialSchedule
 ) -> PairedChange:
-    """Compute the difference of two implementations from scores of equal seeds."""
+    """Compute the difference of two implementations from pairs of equal seeds.
+
+    Args:
+        first: float[n], one score per seed.
+        second: float[n], the scores of the same seeds.
+        schedule: Checks, fixed before the first seed.
+    """
     changes = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     mean = float(changes.mean()) if len(changes) else math.nan
     sizes = schedule.sizes(len(changes))

@@ -84,7 +84,14 @@ def state_pairs(
 ) -> list[PairStatement]:
     """State what is shown of the pairs of one family.
 
-    Arrays are float[pairs]; p-values are uncorrected.
+    Args:
+        pairs: Pairs of frameworks.
+        verdicts: `different`, `equivalent` or `inconclusive` for each.
+        contrast: Their differences of means.
+        p_tost: float[pairs], p-values of two one-sided tests, uncorrected.
+        margins: float[pairs], margins of equivalence.
+        failures: Failed runs of each pair.
+        options: Level and ranges.
     """
     p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
     p_tost_holm = adjust_holm(p_tost)
@@ -125,8 +132,13 @@ def compute_tolerated_failures(
 
     A share q of runs that end unlike all observed ones moves a mean by at most q times its distance
     from the farther end of the range. What the upper limit of the difference leaves of the margin
-    is divided by this distance. `distances` has the largest distance of a mean from an end of the
-    range of scores.
+    is divided by this distance.
+
+    Args:
+        contrast: Differences of means of the observed runs.
+        margins: float[pairs], margins of equivalence.
+        distances: float[pairs], largest distance of a mean from an end of the range of scores.
+        alpha: Level of the one-sided limit of the difference.
 
     Returns:
         float[pairs]; negative where the limit exceeds the margin, NaN at the end of the range.

@@ -210,8 +210,12 @@ def judge_suites(
     """Judge every pair of frameworks over all tasks of an algorithm and recipe.
 
     The words mean the same as for one setting. The difference is a mean over tasks: frameworks can
-    be equivalent over a suite and differ in opposite directions in two of its tasks. Without
-    `learning`, all frameworks are taken to have learned.
+    be equivalent over a suite and differ in opposite directions in two of its tasks.
+
+    Args:
+        groups: Scores per setting and framework.
+        options: Level, share that makes the margin, ranges and seed.
+        learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     samples = collect_suites(groups, options)
     found = [item for sample in samples for item in judge_suite(sample, options)]
@@ -340,7 +344,11 @@ def judge_all_alike(
 ) -> tuple[AllAlikeVerdict, ...]:
     """Judge for every setting and every suite whether all of its frameworks are equivalent.
 
-    Without `learning`, all frameworks are taken to have learned.
+    Args:
+        pairs: Verdicts on pairs in settings.
+        suites: Verdicts on pairs over tasks.
+        options: Level.
+        learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     learned = _collect_learned(learning or ())
     tasks = {suite.key: suite.tasks for suite in suites}

@@ -68,8 +68,10 @@ class AblationRow:
 
     Attributes:
         parts: Name and description of each change; the description is empty if not recorded.
+        effect: On the score, with its interval.
         shares: Of the gap to each other framework, with intervals.
         p: Corrected p-value, and that by sign flips, corrected too.
+        verdict: Its verdict in words.
         runs: Runs with it that were requested, completed and used, and pairs of seeds.
         sum_of_parts: Sum of the effects of the parts alone; empty where that is not known.
         single_effects_remark: Whether one of several has the effect alone; empty if not known.
@@ -322,7 +324,10 @@ def list_explanations(
 ) -> document.Listing | None:
     """Return the changes of `find_explanations` as a list; None if there are none.
 
-    `page` is the address of the page that has the section; empty on the page itself.
+    Args:
+        found: All settings.
+        page: Address of the page that has the section; empty on the page itself.
+        is_short: Leave sizes of effects and p-values out.
     """
     items = tuple(
         document.join_words(

@@ -146,8 +146,11 @@ def compare_frameworks(
 def find_largest_difference(scores: Mapping[str, FloatArray]) -> LargestDifference | None:
     """Return the pair of frameworks with the largest difference of means.
 
-    The interval is for this pair alone: it is not corrected for choosing the pair with the largest
-    difference. Frameworks without scores are skipped.
+    The interval is for this pair alone: it is not corrected for choosing the pair with the
+    largest difference.
+
+    Args:
+        scores: float[n] scores by framework; empty ones are skipped.
     """
     present = {name: values for name, values in sorted(scores.items()) if len(values)}
     if len(present) < 2:

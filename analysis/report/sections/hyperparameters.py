@@ -132,8 +132,10 @@ def _is_count_different(first: Sequence[int], second: Sequence[int]) -> bool:
 def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
     """Return the number of a recipe's values that are set, in words; empty if all are.
 
-    Under library defaults all are; some of these have other units. Each group has the runs of one
-    framework.
+    Under library defaults all are; some of these have other units.
+
+    Args:
+        groups: Runs of one framework each, under one recipe.
     """
     counts, total = [], 0
     for runs in groups:

@@ -36,7 +36,10 @@ def describe_learning(
 ) -> list[Block]:
     """Describe which frameworks of a setting have learned, and which are not shown to have.
 
-    Equivalent pairs in which neither is shown to have learned are counted.
+    Args:
+        learning: All frameworks of the setting.
+        vs_random: The same against random actions; empty if these were not measured.
+        pairs: Its pairs; equivalent ones in which neither is shown to have learned are counted.
     """
     tested = [item for item in learning if item.verdict != references.NOT_TESTED]
     found: list[Block] = []

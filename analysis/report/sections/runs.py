@@ -231,7 +231,12 @@ def describe_study_names(loaded: LoadedRuns) -> str:
 
 
 def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
-    """Return the number of runs used and the share of the study that they cover, in words."""
+    """Return the number of runs used and the share of the study that they cover, in words.
+
+    Args:
+        loaded: Runs found.
+        grid: Runs that the study requests; None if no file lists them.
+    """
     text = (
         f"{describe_study_names(loaded)}. {format_count(loaded.requested, 'run')} requested, "
         f"{loaded.completed:,} completed, {loaded.used:,} used"
