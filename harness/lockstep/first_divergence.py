@@ -134,28 +134,16 @@ def _find_first_beyond(
 
 def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
     steps = min(_count_warm_up_steps(one), _count_warm_up_steps(other))
-    yield DivergencePoint(
-        0,
-        "actions",
-        "",
-        _compute_relative_difference(
-            _collect_clipped_actions(one)[:steps], _collect_clipped_actions(other)[:steps]
-        ),
-    )
-    if one.experiment.algorithm != "ppo":  # PPO's rollouts store outputs of networks
-        for name in STORED_ARRAYS:
-            a, b = (_list_stored_rows(run, name, steps) for run in (one, other))
-            if a is not None and b is not None and a.shape == b.shape:
-                yield DivergencePoint(0, f"stored {name}", "", _compute_relative_difference(a, b))
-        yield from _compare_next_observations(one, other, steps)
+    ours, theirs = (_collect_steps(run, 0, steps, 0, in_one_unit=True) for run in (one, other))
+    for place in ours:
+        shapes = {v[place].arrays[""].shape for v in (ours, theirs) if place in v}
+        if place in theirs and len(shapes) == 1:
+            yield _compare_values(place, ours[place], theirs[place])
 
 
-def _list_stored_rows(run: ProbeRun, name: str, steps: int) -> Array | None:
-    rows = run.record.stored.get(name)
-    if rows is None or name != "actions" or not run.experiment.scripted_data.low:
-        return rows if rows is None else rows[:steps]
+def _unscale_stored_actions(run: ProbeRun, stored: Array) -> Array:
     # Some buffers store scaled actions, which is no difference unless critics see them so.
-    stored, found = rows[:steps], []
+    found = []
     for taken, column in zip(run.get_actions()[: len(stored)].T, stored.T, strict=True):
         basis = np.stack([taken, np.ones_like(taken)], axis=1)
         scale, shift = np.linalg.lstsq(basis, column, rcond=None)[0]
@@ -232,7 +220,7 @@ def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
     for cycle, (end, steps) in enumerate(groups):
         done, (first, *others) = made[counted], steps
         values = found[end] = _select_networks(first.before, done, "weights")
-        values |= _collect_environment_values(run, begin, end, done)
+        values |= _collect_steps(run, begin, end, done)
         for rollout in record.rollouts[cycle : cycle + 1]:
             for name in (*STORED_ARRAYS, *ROLLOUT_OUTPUTS):
                 quantity = f"stored {name}" if name in STORED_ARRAYS else name
@@ -250,31 +238,38 @@ def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
             for network in step.networks if step.after else ():
                 values |= _collect_update_values(run, step, network, made[network])
         begin = end
-    last = _collect_environment_values(run, begin, None, made[counted])
+    last = _collect_steps(run, begin, None, made[counted])
     last |= _select_networks(record.final, made[counted], "weights")
-    events = [event.description for event in record.generator_events]
-    text = np.array(list("\n".join(events).encode()), float)
+    events = ", ".join(e.description for e in record.generator_events) or "none"
     place = _Place(made[counted], "random generators", "")
-    found[np.inf] = last | {place: _Values({"": text}, dict(enumerate(events)))}
+    last[place] = _Values({"": np.array(list(events.encode()), float)}, {"events": events})
+    found[np.inf] = last
     return found
 
 
-def _collect_environment_values(
-    run: ProbeRun, begin: int, end: int | None, update: int
+def _collect_steps(
+    run: ProbeRun, begin: int, end: int | None, update: int, in_one_unit: bool = False
 ) -> dict[_Place, _Values]:
-    # Of the steps from `begin` to `end`, or to the last one and all that is stored if it is None.
-    rows, ends = slice(begin, end), run.experiment.scripted_data.ends
-    epsilons = [e for at, e in run.thresholds if begin <= at < (end or np.inf)]
-    found = {_Place(update, "actions (epsilon)", ""): _Values({"": np.array(epsilons)})}
-    found[_Place(update, "actions", "")] = _Values({"": run.get_actions()[rows]})
+    # Of the environment steps from `begin` to `end`, or to the last one and all that is stored if
+    # it is None. In one unit, actions are clipped, as by a wrapper that only some frameworks need.
+    data, rows, actions = run.experiment.scripted_data, slice(begin, end), run.get_actions()
+    found, continuous = dict[_Place, _Values](), in_one_unit and len(data.low) > 0
+    if not in_one_unit:
+        epsilons = [e for at, e in run.thresholds if begin <= at < (end or np.inf)]
+        found[_Place(update, "actions (epsilon)", "")] = _Values({"": np.array(epsilons)})
+    actions = np.clip(actions, data.low, data.high) if continuous else actions
+    found[_Place(update, "actions", "")] = _Values({"": actions[rows]})
+    # PPO's rollouts store outputs of networks.
     for name in () if run.record.rollouts else (*STORED_ARRAYS, "next_observations"):
         stored = run.record.stored.get(name)
-        if stored is not None and len(stored) == len(ends):
-            # No target uses the observation after a termination.
-            used = ends[rows] != TERMINATED if name == "next_observations" else slice(None)
-            stored = stored[rows][used]
-        elif stored is None or end is not None:
+        if stored is None or not (in_one_unit or end is None or len(stored) == len(data.ends)):
             continue
+        if in_one_unit or len(stored) == len(data.ends):
+            stored = stored[rows]
+            if name == "next_observations":  # no target uses those after a termination
+                stored = stored[data.ends[rows][: len(stored)] != TERMINATED]
+        if name == "actions" and continuous:
+            stored = _unscale_stored_actions(run, stored)
         found[_Place(update, f"stored {name.replace('_', ' ')}", "")] = _Values({"": stored})
     return found
 
@@ -284,7 +279,7 @@ def _collect_update_values(
 ) -> dict[_Place, _Values]:
     found, settings = {}, dict(step.settings.get(network, {}))
     # A step is a small share of the largest weight, so that weights hide a small difference of it.
-    rate = _Values({"": np.array([settings.pop("lr", np.nan)])})
+    rate = settings.pop("lr", None)
     notes = {f"optimizer's {name}": f"{settings[name]:.4g}" for name in sorted(settings)}
     seen = _sort_minibatch(run, step) if network.startswith("critic") else None
     seen = np.sort(step.observations, axis=0) if run.record.rollouts else seen
@@ -292,7 +287,8 @@ def _collect_update_values(
         found[_Place(number, "minibatch", network, network)] = _Values({"": seen})
     place = _Place(number, "gradients", network, network)
     found[place] = _Values(_select_arrays(step.gradients, network))
-    found[place._replace(quantity="learning rate")] = rate
+    if rate is not None:
+        found[place._replace(quantity="learning rate")] = _Values({"": np.array([rate])})
     after = _Values(_select_arrays(step.after, network), {"optimizer": step.optimizer, **notes})
     return found | {place._replace(quantity="weights"): after}
 
@@ -320,27 +316,6 @@ def _count_updates(run: ProbeRun) -> collections.Counter[str]:
     return collections.Counter(network for step in run.record.steps for network in step.networks)
 
 
-def _collect_clipped_actions(run: ProbeRun) -> Array:
-    # Some frameworks clip actions themselves, others leave it to a wrapper; the scripted
-    # environment has none.
-    low, high = run.experiment.scripted_data.low, run.experiment.scripted_data.high
-    return np.clip(run.get_actions(), low, high) if low else run.get_actions()
-
-
-def _compare_next_observations(
-    one: ProbeRun, other: ProbeRun, steps: int
-) -> Iterator[DivergencePoint]:
-    # No target uses the observation after a termination.
-    found = []
-    for run in (one, other):
-        rows = run.record.stored.get("next_observations")
-        if rows is None or len(rows) < steps:
-            return
-        continues = run.experiment.scripted_data.ends[:steps] != TERMINATED
-        found.append(rows[:steps][continues])
-    yield DivergencePoint(0, "stored next observations", "", _compute_relative_difference(*found))
-
-
 def _count_warm_up_steps(run: ProbeRun) -> int:
     # Off-policy updates here use transitions of the warm-up only.
     steps = run.record.steps
@@ -360,6 +335,7 @@ def _compute_relative_difference(one: Array, other: Array) -> float:
         return float("inf")
     one, other = np.asarray(one, float), np.asarray(other, float)
     unequal = (one != other) & ~(np.isnan(one) & np.isnan(other))
-    largest = float(np.abs(other[np.isfinite(other)]).max(initial=1e-12))
+    sizes = (float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in (other, one))
+    largest = next(filter(None, sizes), 1.0)
     difference = float(np.abs(one - other)[unequal].max(initial=0.0)) / largest
     return float("inf") if np.isnan(difference) else difference
