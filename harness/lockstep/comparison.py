@@ -340,9 +340,8 @@ class LockstepTrainings:
         """Return the first difference, and the probes that are answered differently."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
-        first, second = (self.record_updates(number, few) for number in (one, other))
-        probes = self.list_differing_probes(one, other)
-        return self._find_first(one, other, first, second, self._rounding), probes
+        point = self._find_first(one, other, few)
+        return point, self.list_differing_probes(one, other)
 
     def record_updates(
         self, number: int, updates: int, variant: LockstepVariant | None = None
@@ -359,29 +358,24 @@ class LockstepTrainings:
         """
         for variant in load_variants(self._algorithm, self._has_same_code(one, other)):
             try:
-                first, second = (
-                    self.record_updates(number, variant.updates, variant) for number in (one, other)
-                )
+                point = self._find_first(one, other, variant.updates, variant)
             except SpecError:  # a framework does not take these settings
                 continue
-            # Use float32's tolerance: small constants in denominators must not count as a
-            # difference between frameworks.
-            point = self._find_first(one, other, first, second)
-            if point or (point := first_divergence.find_missing_update(first, second)):
+            if point is not None:
                 return variant.name, point
         return "", None
 
     def _find_first(
-        self,
-        one: int,
-        other: int,
-        first: ProbeRun,
-        second: ProbeRun,
-        rounding: float = first_divergence.ROUNDING_FLOAT32,
+        self, one: int, other: int, updates: int, variant: LockstepVariant | None = None
     ) -> DivergencePoint | None:
+        first, second = (self.record_updates(number, updates, variant) for number in (one, other))
         if self._has_same_code(one, other):
             return first_divergence.find_first_change(first, second)
-        return first_divergence.find_first_divergence(first, second, rounding)
+        if variant is None:
+            return first_divergence.find_first_divergence(first, second, self._rounding)
+        # Use float32's tolerance: small constants in denominators must not count as a difference.
+        point = first_divergence.find_first_divergence(first, second)
+        return point or first_divergence.find_missing_update(first, second)
 
     def _has_same_code(self, one: int, other: int) -> bool:
         # Interventions are small changes: without them, every bit is the same.

@@ -218,12 +218,11 @@ class LockstepVariant:
 def load_variants(algorithm: str, one_framework: bool) -> list[LockstepVariant]:
     """Return the further trainings of an algorithm, for one or for two frameworks."""
     entries = load_yaml(Path(__file__).with_name("variants.yaml"), "list of lockstep variants")
-    variants = [
+    return [
         LockstepVariant(**{**entry, "changes": entry["changes"][algorithm]})
         for entry in entries
-        if algorithm in entry["changes"]
+        if algorithm in entry["changes"] and (one_framework or "for_one_framework" not in entry)
     ]
-    return [each for each in variants if one_framework or not each.for_one_framework]
 
 
 _PPO_UPDATES = 4  # two minibatches in each of two epochs

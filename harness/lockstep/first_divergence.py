@@ -104,13 +104,10 @@ def find_first_change(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
 def find_missing_update(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
     """Return the first update of a network that only one of two trainings made, or None."""
     made = [_count_updates(run) for run in (one, other)]
-    numbers = {network: sorted((made[0][network], made[1][network])) for network in made[0]}
-    points = [
-        DivergencePoint(fewer + 1, "number", network, 1 - fewer / more)
-        for network, (fewer, more) in numbers.items()
-        if 0 < fewer < more
-    ]
-    return min(points, key=lambda point: point.update, default=None)
+    both = {network: sorted(each[network] for each in made) for network in made[0]}
+    missing = ((few, name) for name, (few, more) in both.items() if 0 < few < more)
+    number, network = min(missing, default=(0, ""))
+    return DivergencePoint(number + 1, "number", network, 1.0) if network else None
 
 
 def find_divergence_before_updates(
@@ -213,8 +210,7 @@ def _compare_values(place: _Place, one: _Values, other: _Values) -> DivergencePo
 def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
     # All that a training computes in order of time, by environment steps before the updates.
     record, begin, made = run.record, 0, collections.Counter[str]()
-    found: dict[float, dict[_Place, _Values]] = {0: {}}
-    found[0] = _select_networks(record.created, 0, "initial weights")
+    found = {0.0: _select_networks(record.created, 0, "initial weights")}
     counted = "critic1" if "critic1.0.weight" in record.created else "policy"
     groups = itertools.groupby(record.steps, key=lambda step: step.env_steps)
     for cycle, (end, steps) in enumerate(groups):
@@ -253,18 +249,18 @@ def _collect_steps(
     # Of the environment steps from `begin` to `end`, or to the last one and all that is stored if
     # it is None. In one unit, actions are clipped, as by a wrapper that only some frameworks need.
     data, rows, actions = run.experiment.scripted_data, slice(begin, end), run.get_actions()
-    found, continuous = dict[_Place, _Values](), in_one_unit and len(data.low) > 0
-    if not in_one_unit:
-        epsilons = [e for at, e in run.thresholds if begin <= at < (end or np.inf)]
-        found[_Place(update, "actions (epsilon)", "")] = _Values({"": np.array(epsilons)})
+    continuous = in_one_unit and len(data.low) > 0
     actions = np.clip(actions, data.low, data.high) if continuous else actions
+    epsilons = [e for at, e in run.thresholds if begin <= at < (end or np.inf) and not in_one_unit]
+    found = {_Place(update, "actions (epsilon)", ""): _Values({"": np.array(epsilons)})}
     found[_Place(update, "actions", "")] = _Values({"": actions[rows]})
     # PPO's rollouts store outputs of networks.
     for name in () if run.record.rollouts else (*STORED_ARRAYS, "next_observations"):
         stored = run.record.stored.get(name)
-        if stored is None or not (in_one_unit or end is None or len(stored) == len(data.ends)):
+        by_step = in_one_unit or (stored is not None and len(stored) == len(data.ends))
+        if stored is None or not (by_step or end is None):
             continue
-        if in_one_unit or len(stored) == len(data.ends):
+        if by_step:
             stored = stored[rows]
             if name == "next_observations":  # no target uses those after a termination
                 stored = stored[data.ends[rows][: len(stored)] != TERMINATED]
@@ -296,10 +292,9 @@ def _collect_update_values(
 def _select_networks(
     weights: Mapping[str, Array], update: int, quantity: str, step: str = ""
 ) -> dict[_Place, _Values]:
-    networks = sorted({name.split(".")[0] for name in weights})
     return {
         _Place(update, quantity, network, step): _Values(_select_arrays(weights, network))
-        for network in networks
+        for network in sorted({name.split(".")[0] for name in weights})
     }
 
 
