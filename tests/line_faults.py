@@ -24,8 +24,6 @@ from parallax.analysis.stats.two_sample import compute_wilson_interval
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import _parse_entry
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
-from parallax.harness.lockstep.experiments import UPDATES_PER_CYCLE, VARIANTS
-from parallax.harness.lockstep.first_divergence import find_first_divergence
 from parallax.harness.probes import baseline, catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.experiments import ExperimentCache
@@ -136,16 +134,15 @@ def find_changes(fault, names=None):
     return Outcome(fault, changes)
 
 
-def find_first_difference(fault, updates=12):
+def find_first_difference(fault):
     """Return the first difference between a framework and itself with a fault, in words."""
     sides = LockstepSide(fault.framework), LockstepSide(fault.framework, (fault.change,))
     trainings = LockstepTrainings(sides, fault.algorithm, LockstepOptions())
-    unit = UPDATES_PER_CYCLE.get(fault.algorithm, 1)
-    runs = [trainings.record_updates(number, -(-updates // unit) * unit) for number in (0, 1)]
-    point = find_first_divergence(*runs)
-    for _, changes, number in VARIANTS.get(fault.algorithm, ()):
-        point = point or trainings.explain_variant(0, 1, changes, number)[0]
-    return str(point) if point else "no difference"
+    try:
+        variant, point = trainings.find_difference_in_variants(0, 1)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        return f"the training stops with {error!r}"
+    return f"{point} ({variant})" if point else "no difference"
 
 
 def locate_faults(names):

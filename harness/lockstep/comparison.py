@@ -9,7 +9,6 @@ implementation whose initial weights differ in the last bit.
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +24,9 @@ from parallax.harness.lockstep.experiments import (
     EXPERIMENT_BUILDERS,
     MAX_UPDATES,
     UPDATES_PER_CYCLE,
-    VARIANTS,
+    LockstepVariant,
     align_networks,
+    load_variants,
 )
 from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.probes import catalogue
@@ -237,11 +237,9 @@ def compare_implementations(
                 why = trainings.explain_divergence(0, 1, item.updates)
                 return LockstepResult(first, second, algorithm, tuple(distances[:number]), *why)
     before = trainings.find_divergence_before_updates(0, 1)
-    for name, changes, number in VARIANTS.get(algorithm, ()) if before is None else ():
-        why = trainings.explain_variant(0, 1, changes, number)
-        if why[0] is not None:
-            return LockstepResult(first, second, algorithm, tuple(distances), *why, name)
-    return LockstepResult(first, second, algorithm, tuple(distances), before)
+    variant, point = ("", before) if before else trainings.find_difference_in_variants(0, 1)
+    probes = trainings.list_differing_probes(0, 1) if variant else ()
+    return LockstepResult(first, second, algorithm, tuple(distances), point, probes, variant)
 
 
 def check_comparison(algorithm: str, updates: int, options: LockstepOptions) -> None:
@@ -342,32 +340,50 @@ class LockstepTrainings:
         """Return the first difference, and the probes that are answered differently."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
-        first, second = (self.record_updates(number, few) for number in (one, other))
-        probes = self._list_differing_probes(one, other)
-        return first_divergence.find_first_divergence(first, second, self._rounding), probes
+        point = self._find_first(one, other, few)
+        return point, self.list_differing_probes(one, other)
 
     def record_updates(
-        self, number: int, updates: int, changes: Mapping[str, Any] = MappingProxyType({})
+        self, number: int, updates: int, variant: LockstepVariant | None = None
     ) -> ProbeRun:
         """Return a training of a side with gradients and weights of each update."""
-        return self._run_side(number, updates, snapshots=4 * updates, changes=changes)
+        return self._run_side(number, updates, snapshots=4 * updates, variant=variant)
 
-    def explain_variant(
-        self, one: int, other: int, changes: Mapping[str, Any], updates: int
-    ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
-        """Return the first difference in a short training with further settings."""
-        try:
-            first, second = (
-                self.record_updates(number, updates, changes) for number in (one, other)
-            )
-        except SpecError:  # a framework does not take these settings
-            return None, ()
+    def find_difference_in_variants(
+        self, one: int, other: int
+    ) -> tuple[str, DivergencePoint | None]:
+        """Return the name of the first further training that differs, and its first difference.
+
+        The name is empty and the point is None if there is none.
+        """
+        for variant in load_variants(self._algorithm, self._has_same_code(one, other)):
+            try:
+                point = self._find_first(one, other, variant.updates, variant)
+            except SpecError:  # a framework does not take these settings
+                continue
+            if point is not None:
+                return variant.name, point
+        return "", None
+
+    def _find_first(
+        self, one: int, other: int, updates: int, variant: LockstepVariant | None = None
+    ) -> DivergencePoint | None:
+        first, second = (self.record_updates(number, updates, variant) for number in (one, other))
+        if self._has_same_code(one, other):
+            return first_divergence.find_first_change(first, second)
+        if variant is None:
+            return first_divergence.find_first_divergence(first, second, self._rounding)
         # Use float32's tolerance: small constants in denominators must not count as a difference.
         point = first_divergence.find_first_divergence(first, second)
-        point = point or first_divergence.find_missing_update(first, second)
-        return point, self._list_differing_probes(one, other) if point else ()
+        return point or first_divergence.find_missing_update(first, second)
 
-    def _list_differing_probes(self, one: int, other: int) -> tuple[str, ...]:
+    def _has_same_code(self, one: int, other: int) -> bool:
+        # Interventions are small changes: without them, every bit is the same.
+        sides = [dataclasses.replace(self.sides[n], interventions=()) for n in (one, other)]
+        return sides[0] == sides[1]
+
+    def list_differing_probes(self, one: int, other: int) -> tuple[str, ...]:
+        """Return the names of the probes that the two answer differently."""
         return catalogue.list_differing_probes(
             self._make_answer_probe(one), self._make_answer_probe(other), self._algorithm
         )
@@ -393,12 +409,15 @@ class LockstepTrainings:
         last_bit: bool = False,
         snapshots: int = 0,
         cycles: frozenset[int] = frozenset(),
-        changes: Mapping[str, Any] = MappingProxyType({}),
+        variant: LockstepVariant | None = None,
     ) -> ProbeRun:
         cache = self._caches[number]
+        # With the first side's weights, also where a change moves what the search for them finds.
+        source = next(n for n in range(number + 1) if self._has_same_code(n, number))
         experiment = EXPERIMENT_BUILDERS[self._algorithm](
-            cache, updates, self._options.shared_stream
+            self._caches[source], updates, self._options.shared_stream
         )
+        experiment = variant.apply(experiment, self._caches) if variant else experiment
         weights = self._align_std_bias(experiment.weights)
         if last_bit:
             weights = {
@@ -407,8 +426,7 @@ class LockstepTrainings:
         return cache.run(
             dataclasses.replace(
                 experiment,
-                name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}, {changes}",
-                changes={**experiment.changes, **changes},
+                name=f"{experiment.name}, {last_bit}, {snapshots}, {sorted(cycles)}, {variant}",
                 weights=weights,
                 snapshots=snapshots,
                 float64=self._options.float64,

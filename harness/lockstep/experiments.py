@@ -4,14 +4,16 @@ Each is a prefix of one long script, so that trainings of any length see the sam
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedData
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.dqn import experiments as dqn_experiments
 from parallax.harness.probes.experiment_setups import (
@@ -178,16 +180,52 @@ def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
         cache.set_value("ppo plain", normalized)
 
 
+@dataclasses.dataclass(frozen=True)
+class LockstepVariant:
+    """A training to compare if all updates of the ordinary one are equal; see `variants.yaml`."""
+
+    name: str
+    changes: Sequence[Mapping[str, Any]]
+    updates: int
+    n_envs: int = 1
+    has_own_rng: bool = False
+    is_demanding: bool = False
+    for_one_framework: bool = False
+
+    def apply(
+        self, experiment: ProbeExperiment, caches: Iterable[ExperimentCache]
+    ) -> ProbeExperiment:
+        """Return an experiment with the changes; `caches` are of all frameworks compared."""
+        data = dataclasses.replace(experiment.scripted_data, own_rng=self.has_own_rng)
+        changes, steps = dict(experiment.changes), len(data.ends)
+        for change in self.changes:
+            tried = {**changes, **change}
+            takers = (c.accepts_settings(experiment.algorithm, tried, steps) for c in caches)
+            changes = tried if not self.is_demanding or all(takers) else changes
+        if self.is_demanding:
+            ends = np.where(np.arange(len(data.ends)) % 10 == 9, TRUNCATED, data.ends)
+            window = changes.get("buffer_size", 0)
+            low, high = (WIDE_LOW, WIDE_HIGH) if data.low else ((), ())
+            data = dataclasses.replace(data, ends=ends, minibatch_window=window, low=low, high=high)
+        made = dataclasses.replace(experiment, changes=changes, scripted_data=data)
+        if self.n_envs == 1:
+            return made
+        if "train_freq" in changes:
+            return experiment_setups.parallelize_experiment(made, self.n_envs)
+        return dataclasses.replace(made, n_envs=self.n_envs)
+
+
+def load_variants(algorithm: str, one_framework: bool) -> list[LockstepVariant]:
+    """Return the further trainings of an algorithm, for one or for two frameworks."""
+    entries = load_yaml(Path(__file__).with_name("variants.yaml"), "list of lockstep variants")
+    return [
+        LockstepVariant(**{**entry, "changes": entry["changes"][algorithm]})
+        for entry in entries
+        if algorithm in entry["changes"] and (one_framework or "for_one_framework" not in entry)
+    ]
+
+
 _PPO_UPDATES = 4  # two minibatches in each of two epochs
-VARIANTS: Mapping[str, Sequence[tuple[str, Mapping[str, Any], int]]] = {
-    "ppo": (
-        ("normalized advantages", {"normalize_advantage": True}, _PPO_UPDATES),
-        ("clipped values", {"value_clip_range": 0.03}, _PPO_UPDATES),
-        ("a limit of the divergence", {"target_kl": 1e-4}, _PPO_UPDATES),
-    ),
-    "sac": (("delayed updates", {"policy_delay": 2, "target_update_interval": 2}, 4),),
-}
-"""Further settings to compare if all updates are equal, by algorithm: name, values, updates."""
 _PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
 
 UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}

@@ -4,12 +4,14 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord
-from parallax.harness.contract.probing.scripted_env import TERMINATED
+from parallax.harness.contract.probing.scripted_env import TERMINATED, IntegerDraw
 from parallax.harness.probes.experiments import ProbeRun
 from parallax.harness.probes.measurements import find_minibatch
 from parallax.harness.probes.probe import UnmeasuredError
@@ -22,7 +24,13 @@ FEWEST_UPDATES = 3
 """Updates of a network by one training that the other must have begun, too."""
 SMALLEST_SCALE = 1e-6
 """Scale from the actions taken to those stored, below which they are unrelated."""
+MAX_REASONS = 2
+"""Reasons of a difference that are named."""
 STORED_ARRAYS = ("observations", "actions", "rewards", "terminated")
+ACTING = ("actions", "stored")
+"""First words of the quantities of environment steps."""
+ROLLOUT_OUTPUTS = ("values", "log probs", "returns", "advantages")
+"""Arrays of a rollout that networks or formulas compute."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +43,25 @@ class DivergencePoint:
             `number` where only one of both makes the update.
         network: Network of the quantity, or an empty string.
         difference: Largest difference, as a share of the largest number.
+        reason: What else differs and may be the cause, such as an option of the optimizer.
     """
 
     update: int
     quantity: str
     network: str
     difference: float
+    reason: str = ""
 
     def __str__(self) -> str:
         whose = f" of the {self.network}" if self.network else ""
         when = f"update {self.update}" if self.update else "the steps before updates"
         if self.quantity == "number":
-            return f"{when}{whose}, which only one of both makes"
-        return f"{when}, in {self.quantity}{whose}, by {self.difference:.2g} of the largest number"
+            return f"{when}, in weights{whose}, which only one of both updates"
+        if self.update and self.quantity.startswith(ACTING):
+            when = f"the steps after update {self.update}"
+        size = f", by {self.difference:.2g} of the largest number"
+        size = size if np.isfinite(self.difference) else ""
+        return f"{when}, in {self.quantity}{whose}{size}" + f" ({self.reason})" * bool(self.reason)
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, with the keys of stored files."""
@@ -78,16 +92,22 @@ def find_first_divergence(
     )
 
 
+def find_first_change(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
+    """Return the first difference in any bit of two trainings of one framework, or None.
+
+    Frameworks differ in when they update, draw and store. Trainings of one framework do not, so
+    that these are compared as well, over the whole training, and so are initial weights.
+    """
+    return _find_first_beyond(_iterate_training(one, other), 0.0)
+
+
 def find_missing_update(one: ProbeRun, other: ProbeRun) -> DivergencePoint | None:
     """Return the first update of a network that only one of two trainings made, or None."""
     made = [_count_updates(run) for run in (one, other)]
-    numbers = {network: sorted((made[0][network], made[1][network])) for network in made[0]}
-    points = [
-        DivergencePoint(fewer + 1, "number", network, 1 - fewer / more)
-        for network, (fewer, more) in numbers.items()
-        if 0 < fewer < more
-    ]
-    return min(points, key=lambda point: point.update, default=None)
+    both = {network: sorted(each[network] for each in made) for network in made[0]}
+    missing = ((few, name) for name, (few, more) in both.items() if 0 < few < more)
+    number, network = min(missing, default=(0, ""))
+    return DivergencePoint(number + 1, "number", network, 1.0) if network else None
 
 
 def find_divergence_before_updates(
@@ -111,28 +131,16 @@ def _find_first_beyond(
 
 def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
     steps = min(_count_warm_up_steps(one), _count_warm_up_steps(other))
-    yield DivergencePoint(
-        0,
-        "actions",
-        "",
-        _compute_relative_difference(
-            _collect_clipped_actions(one)[:steps], _collect_clipped_actions(other)[:steps]
-        ),
-    )
-    if one.experiment.algorithm != "ppo":  # PPO's rollouts store outputs of networks
-        for name in STORED_ARRAYS:
-            a, b = (_list_stored_rows(run, name, steps) for run in (one, other))
-            if a is not None and b is not None and a.shape == b.shape:
-                yield DivergencePoint(0, f"stored {name}", "", _compute_relative_difference(a, b))
-        yield from _compare_next_observations(one, other, steps)
+    ours, theirs = (_collect_steps(run, 0, steps, 0, in_one_unit=True) for run in (one, other))
+    for place in ours:
+        shapes = {v[place].arrays[""].shape for v in (ours, theirs) if place in v}
+        if place in theirs and len(shapes) == 1:
+            yield _compare_values(place, ours[place], theirs[place])
 
 
-def _list_stored_rows(run: ProbeRun, name: str, steps: int) -> Array | None:
-    rows = run.record.stored.get(name)
-    if rows is None or name != "actions" or not run.experiment.scripted_data.low:
-        return rows if rows is None else rows[:steps]
+def _unscale_stored_actions(run: ProbeRun, stored: Array) -> Array:
     # Some buffers store scaled actions, which is no difference unless critics see them so.
-    stored, found = rows[:steps], []
+    found = []
     for taken, column in zip(run.get_actions()[: len(stored)].T, stored.T, strict=True):
         basis = np.stack([taken, np.ones_like(taken)], axis=1)
         scale, shift = np.linalg.lstsq(basis, column, rcond=None)[0]
@@ -147,44 +155,160 @@ def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint
             # A delayed network may be updated soon after the steps that were recorded.
             if made[network] >= FEWEST_UPDATES and f"{network}.0.weight" in idle.record.created:
                 yield DivergencePoint(1, "number", network, 1.0)
-    theirs: dict[str, list[OptimizerStepRecord]] = {}
-    for step in other.record.steps:
-        for network in step.networks:
-            theirs.setdefault(network, []).append(step)
-    taken: dict[str, int] = {}
-    for step in one.record.steps:
-        for network in step.networks:
-            number = taken[network] = taken.get(network, 0) + 1
-            if step.after and number <= len(theirs.get(network, ())):
-                there = theirs[network][number - 1]
-                if there.after:
-                    yield from _compare_targets(number, step, there)
-                    yield from _compare_update(number, network, (one, step), (other, there))
+    ours, theirs = (
+        {p: v for c in _collect_values(r).values() for p, v in c.items()} for r in (one, other)
+    )
+    for place in ours:
+        if place.step and place in theirs:
+            point = _compare_values(place, ours[place], theirs[place])
+            # Some frameworks store the rate in float32.
+            if place.quantity != "learning rate" or point.difference > ROUNDING_FLOAT32:
+                yield point
+
+
+def _iterate_training(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
+    ours, theirs = _collect_values(one), _collect_values(other)
+    for cycle in sorted(ours.keys() | theirs.keys()):
+        mine, others, reason = ours.get(cycle, {}), theirs.get(cycle, {}), ""
+        for place in mine | others:
+            if place in mine and place in others:
+                point = _compare_values(place, mine[place], others[place])
+                if mine[place].arrays.keys() != others[place].arrays.keys():
+                    point = dataclasses.replace(point, difference=np.inf)
+                if place.quantity not in ROLLOUT_OUTPUTS:
+                    yield dataclasses.replace(point, reason=point.reason or reason)
+                elif point.difference and not reason:
+                    reason = f"from other {place.quantity} of the rollout"
+            elif place.quantity == "gradients":
+                yield DivergencePoint(place.update, "number", place.network, 1.0)
+
+
+class _Place(NamedTuple):
+    update: int
+    quantity: str
+    network: str
+    step: str = ""
+    """Network whose optimizer step follows or is taken; empty for steps of the environment."""
+
+
+class _Values(NamedTuple):
+    arrays: Mapping[str, Array]
+    notes: Mapping[Any, object] = MappingProxyType({})
+    """Values that may be why arrays differ, by name."""
+
+
+def _compare_values(place: _Place, one: _Values, other: _Values) -> DivergencePoint:
+    both = sorted(one.arrays.keys() & other.arrays.keys())
+    flat = (
+        np.concatenate([np.empty(0), *(v.arrays[n].ravel() for n in both)]) for v in (one, other)
+    )
+    names = [n for n in one.notes if n in other.notes and one.notes[n] != other.notes[n]]
+    reason = ", ".join(f"{n}: {one.notes[n]} and {other.notes[n]}" for n in names[:MAX_REASONS])
+    return DivergencePoint(*place[:3], _compute_relative_difference(*flat), reason)
+
+
+def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
+    # All that a training computes in order of time, by environment steps before the updates.
+    record, begin, made = run.record, 0, collections.Counter[str]()
+    found = {0.0: _select_networks(record.created, 0, "initial weights")}
+    counted = "critic1" if "critic1.0.weight" in record.created else "policy"
+    groups = itertools.groupby(record.steps, key=lambda step: step.env_steps)
+    for cycle, (end, steps) in enumerate(groups):
+        done, (first, *others) = made[counted], steps
+        values = found[end] = _select_networks(first.before, done, "weights")
+        values |= _collect_steps(run, begin, end, done)
+        for rollout in record.rollouts[cycle : cycle + 1]:
+            for name in (*STORED_ARRAYS, *ROLLOUT_OUTPUTS):
+                quantity = f"stored {name}" if name in STORED_ARRAYS else name
+                array = rollout.get(name.replace(" ", "_"), np.empty(0))
+                values[_Place(done, quantity, "")] = _Values({"": array})
+        draws = [draw for draw in run.draws if begin < draw.steps <= end]
+        numbers = np.array([dataclasses.astuple(draw) for draw in draws], float)
+        notes = {f"draw {i}": _describe_draw(draw) for i, draw in enumerate(draws, 1)}
+        values[_Place(done + 1, "minibatch", "")] = _Values({"": numbers}, notes)
+        for step in (first, *others):
+            if "critic1" in step.networks:
+                targets = {name: array for name, array in step.before.items() if "_target." in name}
+                values |= _select_networks(targets, made["critic1"], "weights", "critic1")
+            made.update(step.networks)
+            for network in step.networks if step.after else ():
+                values |= _collect_update_values(run, step, network, made[network])
+        begin = end
+    last = _collect_steps(run, begin, None, made[counted])
+    last |= _select_networks(record.final, made[counted], "weights")
+    events = ", ".join(e.description for e in record.generator_events) or "none"
+    place = _Place(made[counted], "random generators", "")
+    last[place] = _Values({"": np.array(list(events.encode()), float)}, {"events": events})
+    found[np.inf] = last
+    return found
+
+
+def _collect_steps(
+    run: ProbeRun, begin: int, end: int | None, update: int, in_one_unit: bool = False
+) -> dict[_Place, _Values]:
+    # Of the environment steps from `begin` to `end`, or to the last one and all that is stored if
+    # it is None. In one unit, actions are clipped, as by a wrapper that only some frameworks need.
+    data, rows, actions = run.experiment.scripted_data, slice(begin, end), run.get_actions()
+    continuous = in_one_unit and len(data.low) > 0
+    actions = np.clip(actions, data.low, data.high) if continuous else actions
+    epsilons = [e for at, e in run.thresholds if begin <= at < (end or np.inf) and not in_one_unit]
+    found = {_Place(update, "actions (epsilon)", ""): _Values({"": np.array(epsilons)})}
+    found[_Place(update, "actions", "")] = _Values({"": actions[rows]})
+    # PPO's rollouts store outputs of networks.
+    for name in () if run.record.rollouts else (*STORED_ARRAYS, "next_observations"):
+        stored = run.record.stored.get(name)
+        by_step = in_one_unit or (stored is not None and len(stored) == len(data.ends))
+        if stored is None or not (by_step or end is None):
+            continue
+        if by_step:
+            stored = stored[rows]
+            if name == "next_observations":  # no target uses those after a termination
+                stored = stored[data.ends[rows][: len(stored)] != TERMINATED]
+        if name == "actions" and continuous:
+            stored = _unscale_stored_actions(run, stored)
+        found[_Place(update, f"stored {name.replace('_', ' ')}", "")] = _Values({"": stored})
+    return found
+
+
+def _collect_update_values(
+    run: ProbeRun, step: OptimizerStepRecord, network: str, number: int
+) -> dict[_Place, _Values]:
+    found, settings = {}, dict(step.settings.get(network, {}))
+    # A step is a small share of the largest weight, so that weights hide a small difference of it.
+    rate = settings.pop("lr", None)
+    notes = {f"optimizer's {name}": f"{settings[name]:.4g}" for name in sorted(settings)}
+    seen = _sort_minibatch(run, step) if network.startswith("critic") else None
+    seen = np.sort(step.observations, axis=0) if run.record.rollouts else seen
+    if seen is not None:
+        found[_Place(number, "minibatch", network, network)] = _Values({"": seen})
+    place = _Place(number, "gradients", network, network)
+    found[place] = _Values(_select_arrays(step.gradients, network))
+    if rate is not None:
+        found[place._replace(quantity="learning rate")] = _Values({"": np.array([rate])})
+    after = _Values(_select_arrays(step.after, network), {"optimizer": step.optimizer, **notes})
+    return found | {place._replace(quantity="weights"): after}
+
+
+def _select_networks(
+    weights: Mapping[str, Array], update: int, quantity: str, step: str = ""
+) -> dict[_Place, _Values]:
+    return {
+        _Place(update, quantity, network, step): _Values(_select_arrays(weights, network))
+        for network in sorted({name.split(".")[0] for name in weights})
+    }
+
+
+def _select_arrays(weights: Mapping[str, Array], network: str) -> dict[str, Array]:
+    return {name: array for name, array in weights.items() if name.split(".")[0] == network}
+
+
+def _describe_draw(draw: IntegerDraw) -> str:
+    how = "with" if draw.with_replacement else "without"
+    return f"{draw.count} of {draw.low} to {draw.high - 1} {how} replacement"
 
 
 def _count_updates(run: ProbeRun) -> collections.Counter[str]:
     return collections.Counter(network for step in run.record.steps for network in step.networks)
-
-
-def _collect_clipped_actions(run: ProbeRun) -> Array:
-    # Some frameworks clip actions themselves, others leave it to a wrapper; the scripted
-    # environment has none.
-    low, high = run.experiment.scripted_data.low, run.experiment.scripted_data.high
-    return np.clip(run.get_actions(), low, high) if low else run.get_actions()
-
-
-def _compare_next_observations(
-    one: ProbeRun, other: ProbeRun, steps: int
-) -> Iterator[DivergencePoint]:
-    # No target uses the observation after a termination.
-    found = []
-    for run in (one, other):
-        rows = run.record.stored.get("next_observations")
-        if rows is None or len(rows) < steps:
-            return
-        continues = run.experiment.scripted_data.ends[:steps] != TERMINATED
-        found.append(rows[:steps][continues])
-    yield DivergencePoint(0, "stored next observations", "", _compute_relative_difference(*found))
 
 
 def _count_warm_up_steps(run: ProbeRun) -> int:
@@ -194,43 +318,6 @@ def _count_warm_up_steps(run: ProbeRun) -> int:
     return min(warm_up, steps[0].env_steps) if steps else warm_up
 
 
-def _compare_update(
-    number: int,
-    network: str,
-    one: tuple[ProbeRun, OptimizerStepRecord],
-    other: tuple[ProbeRun, OptimizerStepRecord],
-) -> Iterator[DivergencePoint]:
-    if network.startswith("critic"):
-        seen = [_sort_minibatch(run, step) for run, step in (one, other)]
-        if seen[0] is not None and seen[1] is not None:
-            yield DivergencePoint(
-                number, "minibatch", network, _compute_relative_difference(seen[0], seen[1])
-            )
-    (_, a), (_, b) = one, other
-    yield DivergencePoint(
-        number, "gradients", network, _compare_network(network, a.gradients, b.gradients)
-    )
-    # A step is a small share of the largest weight, so that weights hide a small difference of it.
-    # Some frameworks store the rate in float32.
-    rates = [np.array(step.settings.get(network, {}).get("lr", np.nan)) for step in (a, b)]
-    rate_difference = _compute_relative_difference(*rates)
-    if rate_difference > ROUNDING_FLOAT32:
-        yield DivergencePoint(number, "learning rate", network, rate_difference)
-    yield DivergencePoint(number, "weights", network, _compare_network(network, a.after, b.after))
-
-
-def _compare_targets(
-    number: int, one: OptimizerStepRecord, other: OptimizerStepRecord
-) -> Iterator[DivergencePoint]:
-    # Compare target networks before an update, that is, after the previous update.
-    if not any(network == "critic1" for network in one.networks):
-        return
-    for network in sorted({n.split(".")[0] for n in one.before if "_target." in n}):
-        yield DivergencePoint(
-            number - 1, "weights", network, _compare_network(network, one.before, other.before)
-        )
-
-
 def _sort_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> Array | None:
     try:
         return np.sort(find_minibatch(run, step).observations, axis=0)
@@ -238,18 +325,12 @@ def _sort_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> Array | None:
         return None
 
 
-def _compare_network(network: str, one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
-    names = [n for n in one.keys() & other.keys() if n.split(".")[0] == network]
-    if not names:
-        return 0.0
-    return _compute_relative_difference(
-        np.concatenate([one[name].ravel() for name in names]),
-        np.concatenate([other[name].ravel() for name in names]),
-    )
-
-
 def _compute_relative_difference(one: Array, other: Array) -> float:
     if one.shape != other.shape:
         return float("inf")
-    largest = float(np.abs(other).max(initial=1e-12))
-    return float(np.abs(one - other).max(initial=0.0)) / largest
+    one, other = np.asarray(one, float), np.asarray(other, float)
+    unequal = (one != other) & ~(np.isnan(one) & np.isnan(other))
+    sizes = (float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in (other, one))
+    largest = next(filter(None, sizes), 1.0)
+    difference = float(np.abs(one - other)[unequal].max(initial=0.0)) / largest
+    return float("inf") if np.isnan(difference) else difference
