@@ -117,9 +117,15 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("probability ratio", ratio), others
     )
-    given = (np.split(array, cuts) for array in (weight, np.log(ratio), np.zeros_like(ratio)))
-    explain = functools.partial(_explain_policy_slopes, measured, [*zip(*given, strict=True)])
+    explain = functools.partial(explain_policy_loss, run, steps)
     return dataclasses.replace(answer, explain=explain)
+
+
+def explain_policy_loss(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> str:
+    """Return which quantity of the policy loss of a first rollout is another one, else nothing."""
+    found = [measurements.solve_surrogate_slope(run, step)[0] for step in steps]
+    minibatches = [measurements.read_policy_minibatch(run, step) for step in steps]
+    return _explain_policy_slopes(np.concatenate(found), minibatches)
 
 
 def _explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
@@ -269,9 +275,7 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("change of the prediction", now - old), others
     )
-    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
-    given = (np.split(array, cuts) for array in (now, old, returns))
-    minibatches = [*zip(*given, strict=True)]
+    minibatches = [_read_value_minibatch(run, s, 0, run.record.stored["returns"]) for s in steps]
     explain = functools.partial(_explain_value_slopes, True, measured, minibatches)
     return dataclasses.replace(answer, explain=explain)
 
@@ -500,7 +504,7 @@ def _compare_policy_slopes(
     return (
         *(slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)),
         formulas.compute_surrogate_slope(np.full_like(weight, weight.mean()), ratio, CLIP),
-        (weight, log_ratio, np.zeros_like(ratio)),
+        measurements.read_policy_minibatch(run, step, rollout),
     )
 
 
@@ -513,9 +517,21 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
     )
     now = measurements.predict_values(step.before, seen[rows])
     due, mean = (2 * VALUE_COEFFICIENT * (now - of) for of in (returns[rows], returns[rows].mean()))
-    old = measurements.predict_values(start, seen[rows])
     found = measurements.solve_value_slope(run, step, rollout)
-    return found, due, mean, (now, old, returns[rows])
+    return found, due, mean, _read_value_minibatch(run, step, rollout, returns)
+
+
+def _read_value_minibatch(
+    run: ProbeRun, step: OptimizerStepRecord, rollout: int, returns: Array
+) -> Minibatch:
+    seen = measurements.get_rollout_observations(run, rollout)
+    rows = measurements.find_rollout_rows(run, step, rollout)
+    number, _ = measurements.count_minibatches_before(run, step)
+    number %= -(-len(seen) // run.hyperparameters.minibatch_size)
+    start, now = measurements.get_rollout_weights(run, rollout), step.before
+    old, new = (measurements.predict_values(weights, seen) for weights in (start, now))
+    goals, olds = (measurements.list_other_numbers(array, rows, number) for array in (returns, old))
+    return Minibatch(goals, new[rows], olds)
 
 
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (

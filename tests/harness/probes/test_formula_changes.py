@@ -23,6 +23,7 @@ from parallax.harness.probes.formula_changes import (
 )
 from parallax.harness.probes.ppo import changed_formulas
 from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
+from parallax.harness.probes.ppo.measurements import Minibatch
 
 RNG = np.random.default_rng(0)
 REWARD, FIRST, SECOND = RNG.normal(size=(3, 24))
@@ -118,9 +119,14 @@ def make_minibatch():
     return advantages, old + RNG.normal(scale=0.4, size=32), old
 
 
+def name_minibatch(goal, new, old):
+    others = {"those of the steps after": goal[::-1] ** 2}
+    return Minibatch({"those of the minibatch": goal} | others, new, {"the old ones": old})
+
+
 def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
-    advantages, new, old = minibatch = make_minibatch()
-    ratio = np.exp(new - old)
+    advantages, new, old = make_minibatch()
+    minibatch, ratio = name_minibatch(advantages, new, old), np.exp(new - old)
     paper = formulas.compute_surrogate_slope(advantages, ratio, CLIP)
     mine = changed_formulas.compute_policy_slopes(FormulaQuantities(), minibatch).numpy()
     assert np.allclose(mine, paper)
@@ -131,10 +137,14 @@ def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
     assert "without clipping" in changed_formulas.explain_policy_slopes(
         advantages * ratio, [minibatch]
     )
+    other = formulas.compute_surrogate_slope(advantages[::-1] ** 2, ratio, CLIP)
+    words = changed_formulas.explain_policy_slopes(other, [minibatch])
+    assert words == "advantages are those of the steps after"
 
 
 def test_value_slopes_are_those_of_the_authors_code_and_a_change_is_named():
-    now, old, returns = minibatch = make_minibatch()
+    now, old, returns = make_minibatch()
+    minibatch = name_minibatch(returns, now, old)
     paper = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
     mine = changed_formulas.compute_value_slopes(FormulaQuantities(), minibatch, True).numpy()
     assert np.allclose(mine, paper)
