@@ -68,6 +68,9 @@ _OVER_ROWS: Mapping[str, Operation] = {
     "is divided by its standard deviation over the {rows}": lambda x: x / x.std(0),
     "is standardized over the {rows}": lambda x: (x - x.mean(0)) / x.std(0),
     "is summed up from the first row on": lambda x: x.cumsum(0),
+    "is divided by the number of the row in the {rows}": lambda x: x / _count_rows(x),
+    "is multiplied by the number of the row in the {rows}": lambda x: x * _count_rows(x),
+    "falls to 0 over the {rows}": lambda x: x * (1 - (_count_rows(x) - 1) / len(x)),
 }
 _OVER_COLUMNS: Mapping[str, Operation] = {
     "is its mean over {column}s": lambda x: x.mean(1, keepdim=True),
@@ -78,6 +81,10 @@ _OVER_COLUMNS: Mapping[str, Operation] = {
     "is that of the last {column}": lambda x: x[:, -1:],
     "has its {column}s in reverse order": lambda x: x.flip(1),
 }
+
+
+def _count_rows(values: Tensor) -> Tensor:
+    return torch.arange(1.0, len(values) + 1).reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _drop_row(values: Tensor, row: int) -> Tensor:

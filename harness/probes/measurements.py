@@ -80,9 +80,12 @@ def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch
     if not found:
         size = run.experiment.scripted_data.observations.shape[1]
         after = {t.next_observation.tobytes() for t in run.transitions}
-        shown = (row[:size] for inputs in step.critic_inputs for row in inputs)
-        is_next = all(np.ascontiguousarray(row).tobytes() in after for row in shown)
-        raise UnmeasuredError(NEXT_PREDICTIONS if is_next else UNKNOWN_OBSERVATIONS)
+        shown = [row[:size] for inputs in step.critic_inputs for row in inputs]
+        if all(np.ascontiguousarray(row).tobytes() in after for row in shown):
+            raise UnmeasuredError(NEXT_PREDICTIONS)
+        known = {t.observation.tobytes() for t in run.transitions}
+        unknown = [row for row in shown if np.ascontiguousarray(row).tobytes() not in known]
+        raise UnmeasuredError(UNKNOWN_OBSERVATIONS + describe_observations(run, unknown))
     rows, actions, _ = min(found, key=lambda shown: shown[2])
     return _build_minibatch(run, rows, actions)
 
@@ -129,8 +132,25 @@ def find_transition_rows(run: ProbeRun, observations: Array) -> NDArray[np.intp]
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
     rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
     if -1 in rows:
-        raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
+        unknown = [o for o, row in zip(observations, rows, strict=True) if row == -1]
+        raise UnmeasuredError(UNKNOWN_OBSERVATIONS + describe_observations(run, unknown))
     return np.array(rows, dtype=np.intp)
+
+
+def describe_observations(run: ProbeRun, observations: Sequence[Array]) -> str:
+    """Return which observations of a run these are if not the expected ones, after a colon."""
+    data, steps = run.experiment.scripted_data, run.transitions
+    known = {
+        "observations of other steps": [t.observation for t in steps],
+        "last observations of episodes": [t.next_observation for t in steps if t.end],
+        "observations after the steps": [t.next_observation for t in steps],
+        "observations after a reset": [*data.resets],
+        "zeros": [np.zeros_like(steps[0].observation)],
+    }
+    seen = {np.asarray(o, float).tobytes() for o in observations}
+    pools = {words: {np.asarray(o, float).tobytes() for o in pool} for words, pool in known.items()}
+    words = next((words for words, pool in pools.items() if seen <= pool), "")
+    return f": {words}, for {len(observations)} inputs" if words else ""
 
 
 def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from parallax.harness.probes.dqn.experiments import (
 )
 from parallax.harness.probes.experiment_setups import BATCH_ROWS
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.counts import NO_EVENT, compare_counts
 from parallax.harness.probes.probe import (
     GREEDY,
     LOOP,
@@ -33,6 +34,7 @@ from parallax.harness.probes.probe import (
     make_relation_description,
 )
 from parallax.harness.probes.reference_networks import RELU, compute_output
+from parallax.harness.probes.relation import describe_course
 from parallax.harness.probes.results import AnswerAxis
 
 SCHEDULE_NAMES = (
@@ -96,7 +98,9 @@ def _list_other_schedules(run: ProbeRun, steps: Array, found: Array) -> dict[str
             for at in (steps, rounds)
         ],
         "it counts updates, not steps": [compute_epsilon_schedule(updates)],
-        "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
+        "epsilon is 0 or less after the warm-up"
+        if run.thresholds
+        else "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
     }
     others = {
         name: np.array([np.where(steps < n, 1.0, a) for n in (WARM_UP_STEPS, 0) for a in arrays])
@@ -132,17 +136,18 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps)
     others |= _list_other_schedules(run, steps, found)
-    explain = functools.partial(_explain_schedule, found, steps)
     due = np.where(warm_up, 1.0, free)
+    explain = functools.partial(_explain_schedule, found, steps, due)
     return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
 
 
-def _explain_schedule(found: Array, steps: Array) -> str:
+def _explain_schedule(found: Array, steps: Array, due: Array) -> str:
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.families import action_formulas
 
     line = (EPSILON_INITIAL, EPSILON_FINAL, float(EPSILON_STEPS))
-    return action_formulas.explain_epsilon(found, steps, line, WARM_UP_STEPS)
+    words = action_formulas.explain_epsilon(found, steps, line, WARM_UP_STEPS)
+    return words or describe_course(found, due, steps)
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
@@ -263,7 +268,6 @@ EXPLORATION_PROBES: Sequence[Probe] = (
     ),
 )
 
-NO_EVENT = -1.0
 COUNT_NAMES = (
     "environment steps",
     "warm-up steps",
@@ -344,8 +348,11 @@ def _build_count_probe(
         f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
         "updates a copy to the target after the last of them",
         ", ".join(COUNT_NAMES),
-        lambda cache: ProbeMeasurement(
-            count_events(runner(cache)), _compute_expected_counts(runner(cache))
+        lambda cache: compare_counts(
+            runner(cache),
+            COUNT_NAMES,
+            count_events(runner(cache)),
+            _compute_expected_counts(runner(cache)),
         ),
         make_entry_description(COUNT_NAMES),
         counts=True,

@@ -62,6 +62,7 @@ def compute_action(
         action = q.choose("the sample in the action", forms)
     else:
         plain = q.name("the action without noise", scale(output))
+        squashed = torch.tanh(output)
         deviation = q.name("the deviation in units of actions", half * std)
         added = q.name("the noise in units of actions", deviation * drawn)
         places = {
@@ -70,7 +71,12 @@ def compute_action(
             "before tanh": scale(sample),
             "to none": plain,
             "multiplied by the action": plain + added * plain,
-            "to tanh of the output, which is not scaled": torch.tanh(output) + spread,
+            "multiplied by the action before it is scaled": middle + half * squashed * (1 + spread),
+            "as a factor of the action": plain * added,
+            "as a factor of the action before it is scaled": middle + half * squashed * spread,
+            "in place of the action": middle + added,
+            "with the opposite sign": plain - added,
+            "to tanh of the output, which is not scaled": squashed + spread,
         }
         action = q.choose("noise is added", places)
     low, high = (torch.as_tensor(edge, dtype=torch.float64) for edge in q.choose("cut", cut))

@@ -46,6 +46,7 @@ from parallax.harness.probes.reference_networks import (
     compute_output,
     solve_output_gradient,
 )
+from parallax.harness.probes.relation import KIND_SEPARATOR
 
 TargetAlternatives = tuple[Array, Mapping[str, Array]]
 """The paper's targets, float[rows], and those of other formulas by their description."""
@@ -208,7 +209,7 @@ class CriticProbes:
             read.append((step, rows))
             value.append(target[rows])
             expected.append(paper[rows])
-            kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
+            kinds += _list_kinds(run, step, len(read), rows)
             for name, array in known.items():
                 others.setdefault(name, []).append(array[..., rows])
             for name, (term, _) in self.terms(run, step).items():
@@ -365,6 +366,18 @@ class CriticProbes:
             measure,
             list_target_arrays(self.algorithm),
         )
+
+
+def _list_kinds(
+    run: ProbeRun, step: OptimizerStepRecord, number: int, rows: NDArray[np.intp]
+) -> list[str]:
+    # The end, the update and the environment of each target.
+    data, n_envs = find_minibatch(run, step), run.experiment.n_envs
+    copies = find_transition_rows(run, data.observations) % n_envs + 1
+    parts = ((END_KINDS[data.ends[row]], f"in update {number}", copies[row]) for row in rows)
+    return [
+        KIND_SEPARATOR.join((end, update, f"in environment {copy}")) for end, update, copy in parts
+    ]
 
 
 def explain_targets(

@@ -58,7 +58,8 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
         "the mean of both": both.mean(0),
         "that whose mean is smaller": both[both.mean(1).argmin()],
         "that whose mean is larger": both[both.mean(1).argmax()],
-        "the new log-probability times the advantage": log_ratio * advantage,
+        "the new log-probability times the advantage: the ratio is 1, as if old "
+        "log-probabilities were renewed": log_ratio * advantage,
     }
     each = q.name("the objective of each transition", q.choose("the objective", options))
     return differentiate_loss(each.mean(), [leaf])[0] * len(leaf)

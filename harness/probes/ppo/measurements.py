@@ -16,7 +16,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedTransition
 from parallax.harness.probes.experiments import ProbeRun
-from parallax.harness.probes.measurements import merge_steps
+from parallax.harness.probes.measurements import describe_observations, merge_steps
 from parallax.harness.probes.ppo.experiments import GAMMA, LAMBDA
 from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
 from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
@@ -131,7 +131,9 @@ def find_rollout_rows(
     seen = get_rollout_observations(run, rollout)
     rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
     if any(len(found) != 1 for found in rows):
-        raise UnmeasuredError("the policy was not shown transitions of the rollout")
+        unknown = [o for o, at in zip(step.observations, rows, strict=True) if len(at) != 1]
+        which = describe_observations(run, unknown)
+        raise UnmeasuredError(f"the policy was not shown transitions of the rollout{which}")
     return np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
 
 

@@ -243,6 +243,7 @@ def _measure_constant_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
     words, run = "", experiments.run_full_batches(cache)
     if not np.allclose(value, CLIP, rtol=4 * CLIP_BRACKET):
         words = explain_policy_loss(run, measurements.list_later_steps(run))
+        words = f"in later epochs, {words}" if words else ""
     return ProbeMeasurement(np.array(value), np.full(2, CLIP), meaning=words)
 
 
