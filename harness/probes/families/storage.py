@@ -307,8 +307,10 @@ def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
                 found.append(f"wrong {part} are the {source} of {when}")
                 break
         else:
-            if wrong.any() and not np.any(stored[wrong]):
-                found.append(f"wrong {part} are 0")
+            if wrong.sum() > 1 and np.ptp(stored[wrong], axis=0).max() <= BOUND_MARGIN:
+                one = np.abs(array - stored[wrong][0]).max(axis=1) <= BOUND_MARGIN
+                which = f"that of step {one.argmax() + 1}" if one.any() else "that of no step"
+                found.append(f"wrong {part} are always the same, {which}")
     return found
 
 

@@ -99,12 +99,17 @@ def compute_advantages(
     places, kinds = list_rows(ends.astype(np.int64).tobytes(), ends.shape)
     q.mark_rows(kinds)
 
+    before = {f"the values before {name[9:]}": at + ends.size for name, at in places.items()}
+
     def take(name: str, array: Array | Tensor) -> Tensor:
-        return torch.as_tensor(array).ravel()[q.choose(name, places)]
+        pool = torch.cat([torch.as_tensor(array).ravel(), torch.as_tensor(values).ravel()])
+        known = {**places, **before} if name == "next values are" else places
+        return pool[q.choose(name, known)]
 
     # Some frameworks store the value at a time limit with the reward, and drop it at any end.
     after = np.concatenate([values[1:], next_values[-1:]])
-    bonus = GAMMA * next_values * (ends == TRUNCATED)
+    is_cut = q.name("the time limits that add a value", ends == TRUNCATED).numpy()
+    bonus = GAMMA * next_values * is_cut
     forms = {
         "those of the next states": (rewards, next_values, TERMINATED),
         "those of the following steps, at time limits in the reward": (rewards + bonus, after, 0),

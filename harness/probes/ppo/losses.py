@@ -89,31 +89,9 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
     measured = np.concatenate([measurements.solve_surrogate_slope(run, step)[0] for step in steps])
     weight = measurements.get_advantage_weights(run)[rows]
-    plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
-    cut, beyond = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP), expected == 0
-    others = {
-        "not clipped": plain,
-        "clipped from above only": np.where(beyond & (ratio < 1), plain, expected),
-        "clipped from below only": np.where(beyond & (ratio > 1), plain, expected),
-        "the ratio is that of the old policy to the new one": -formulas.compute_surrogate_slope(
-            weight, 1 / ratio, CLIP
-        ),
-        "the log ratio is cut at the clip range, not the distance of the ratio from 1": plain
-        * ~cut,
-        "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
-        "the larger of both objectives, not the smaller": plain * (inside | beyond),
-    }
-    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
-    parts = (np.split(array, cuts) for array in (weight, ratio, plain, inside))
-    others["the smaller of both objectives' means over the minibatch"] = np.concatenate(
-        [
-            p if np.mean(w * r) <= np.mean(w * np.clip(r, 1 - CLIP, 1 + CLIP)) else p * i
-            for w, r, p, i in zip(*parts, strict=True)
-        ]
-    )
     clipped = [_list_clipped_action_slopes(run, step) for step in steps]
-    others |= {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
+    others = {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("probability ratio", ratio), others
     )
@@ -264,13 +242,7 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     old = measurements.predict_values(run.weights, seen)[rows]
     returns = run.record.stored["returns"][rows]
     plain, inside = now - returns, np.abs(now - old) < CLIP
-    clipped = old + np.clip(now - old, -CLIP, CLIP) - returns
-    smaller = inside | (plain**2 < clipped**2)
-    others = {
-        "the clipped error alone, so no pull beyond the range": np.where(inside, plain, 0.0),
-        "the smaller of both errors": np.where(smaller, plain, 0.0),
-        "not clipped": plain,
-    }
+    others = {"the clipped error alone, so no pull beyond the range": np.where(inside, plain, 0.0)}
     expected = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("change of the prediction", now - old), others
