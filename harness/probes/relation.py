@@ -83,9 +83,9 @@ def describe_course(found: Array, due: Array, steps: Array) -> str:
         verb = "drops" if changes[at] < 0 else "jumps"
         parts.append(f"{verb} at once from {found[at]:.3g} to {found[at + 1]:.3g} ")
         parts[-1] += f"at step {steps[at + 1]:g}"
-    elif len(rest):
+    if len(rest):
         verb = "falls" if np.median(rest) < 0 else "rises"
-        parts.append(f"{verb} by {abs(np.median(rest)):.3g} at a time, {len(moved)} times")
+        parts.append(f"{verb} by {abs(np.median(rest)):.3g} at a time, {len(rest)} times")
     if abs(found[-1] - due[-1]) > room:
         parts.append(f"ends at {found[-1]:.3g}, not {due[-1]:.3g}")
     return ", ".join(parts)

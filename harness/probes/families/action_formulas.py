@@ -191,7 +191,7 @@ def compute_epsilon(
         "update cycles": torch.as_tensor(steps // cycle * cycle),
         "steps after the warm-up": torch.as_tensor(steps - warm_up),
         "updates": torch.as_tensor((steps - warm_up).clip(0) // cycle),
-        "steps that are left, backwards": torch.as_tensor(line[2] - steps).clamp(min=0),
+        "from the last step to the first": torch.as_tensor(steps[::-1] + steps[1] - steps[0]),
     }
     done = q.name("the number of steps", q.choose("it counts", counts, ["update cycles"]))
     first = q.name("the first epsilon", line[0])

@@ -243,6 +243,8 @@ class CriticProbes:
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
         ]
+        if cause := _describe_scaled_values(pairs):
+            return cause
         error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
         fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
         return ALL_PAIRS if error >= MAX_FIT_ERROR > max(fits) else ""
@@ -442,6 +444,20 @@ MAX_FIT_ERROR = 5e-3
 
 LOSS_FACTORS = (1.0, 2.0)
 """Second derivatives of half the squared error and of the squared error."""
+
+
+def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
+    # Predictions V, derivatives and targets y: with the errors c V - y these are f c (c V - y).
+    value, pull, target = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    basis = np.stack([value, target], axis=1)
+    weights = np.linalg.lstsq(basis, pull, rcond=None)[0]
+    factor, loss = -weights[0] / weights[1], weights[1] ** 2 / weights[0]
+    is_usual = [
+        np.isclose(each, LOSS_FACTORS, rtol=MAX_FIT_ERROR).any() for each in (weights[0], loss)
+    ]
+    if is_usual != [False, True] or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
+        return ""
+    return f"the loss compares {factor:.3g} times the value with the target"
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:
