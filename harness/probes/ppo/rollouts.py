@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,9 @@ from parallax.harness.contract.probing.protocol import ACTION, ACTION_DRAWN, POL
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
 from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.critics import NEXT_EPISODE
 from parallax.harness.probes.families.storage import make_action_range_probe
-from parallax.harness.probes.measurements import find_transition_rows
+from parallax.harness.probes.measurements import find_transition_rows, list_other_environments
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     GAE_PAPER,
@@ -142,8 +144,10 @@ def _make_advantage_measure(
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
+        words: list[str] = []
         read: list[measurements.Rollout] = []
         chosen: list[NDArray[np.bool_]] = []
+        previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
             steps = measurements.get_rollout_transitions(run, number)
             weights, rows = measurements.get_rollout_weights(run, number), pick(steps)
@@ -151,17 +155,21 @@ def _make_advantage_measure(
             added = measurements.predict_values(weights, seen) * (stored_name == "returns")
             value.append(stored[stored_name][rows])
             expected.append((measurements.compute_advantages(weights, steps) + added)[rows])
-            known = _list_alternative_advantages(weights, steps, run.weights)
+            begun = run.experiment.scripted_data.resets[(number + 1) * len(steps)]
+            known = _list_alternative_advantages(weights, steps, run.weights, previous, begun)
             for name, array in known.items():
                 others.setdefault(name, []).append((array + added)[..., rows])
+            previous = steps[-1].end
             ends = np.array([t.end for t in steps])
-            read.append((*_list_rewards_and_values(weights, steps), ends))
+            read.append((*_list_rewards_and_values(weights, steps)[:3], ends))
             chosen.append(rows)
+            words.append(_describe_wrong_values(weights, steps, stored, stored_name == "returns"))
         joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
         return ProbeMeasurement(
             np.concatenate(value),
             np.concatenate(expected),
             alternatives=joined,
+            meaning=words[0] if len({*words}) == 1 else "",
             explain=lambda: _explain_advantages(np.concatenate(value), read, chosen, stored_name),
         )
 
@@ -180,28 +188,129 @@ def _explain_advantages(
     return changed_formulas.explain_advantages(found, rollouts, rows, stored_name == "returns")
 
 
+def _describe_wrong_values(
+    weights: Parameters,
+    steps: Sequence[ScriptedTransition],
+    stored: Mapping[str, Array],
+    is_target: bool = False,
+) -> str:
+    """Return whose values advantages or targets of one environment are made of, if of other states.
+
+    An advantage, less the later ones that it sums, has the value after its step as a summand; a
+    target, less its advantage, is the value before it.
+    """
+    rewards, seen, after, _ = _list_rewards_and_values(weights, steps)
+    ends = np.array([t.end for t in steps])
+    later = np.append(stored["advantages"][1:], 0.0) * (ends == 0)
+    used = (stored["advantages"] - GAMMA * LAMBDA * later - rewards + seen) / GAMMA
+    added = stored.get("returns", np.nan) - stored["advantages"] if is_target else seen
+    if found := _find_wrong_states(added, seen, seen, after, ends):
+        return f"to the advantage of {found[0]} is added the value of {found[1]}"
+    if found := _find_wrong_states(used, after * (ends != TERMINATED), seen, after, ends):
+        return f"after {found[0]} counts the value of {found[1]}"
+    return ""
+
+
+STATES_NEAR_STEP = {
+    -1: "the state before the previous step",
+    0: "the state before the step",
+    1: "the state after the step",
+    2: "the state after the next step",
+}
+"""Descriptions of states by their place from that before a step on."""
+
+
+def _find_wrong_states(
+    used: Array, due: Array, seen: Array, after: Array, ends: NDArray[np.int64]
+) -> tuple[str, str] | None:
+    # Steps with a wrong value, and the state that it is of, if it is the same for all.
+    room = 1e-3 * float(np.abs(seen).max())
+    wrong = np.flatnonzero(np.abs(used - due) > room)
+    steps = {(len(used) - 1,): "the last step", (len(used) - 2,): "the last step but one"}
+    steps |= {
+        (*np.flatnonzero(ends == TRUNCATED),): "a time limit",
+        (*range(len(used)),): "each step",
+    }
+    for place, words in STATES_NEAR_STEP.items():
+        values, at = (seen, wrong + place) if place < 1 else (after, wrong + place - 1)
+        is_there = len(wrong) and at.min() >= 0 and at.max() < len(values)
+        if is_there and np.abs(used[wrong] - values[at]).max() <= room:
+            return steps.get((*wrong,), f"{len(wrong)} of {len(used)} steps"), words
+    return None
+
+
 def _list_alternative_advantages(
-    weights: Parameters, steps: tuple[ScriptedTransition, ...], first: Parameters
+    weights: Parameters,
+    steps: tuple[ScriptedTransition, ...],
+    first: Parameters,
+    previous: int | None = None,
+    begun: Array | None = None,
 ) -> dict[str, Array]:
-    # Other estimates of one environment's steps.
+    # Other estimates of one environment's steps, after a step with the end `previous`, and before
+    # the observation `begun` if an episode ends with the last one.
     ended = [dataclasses.replace(t, end=TERMINATED) if t.end else t for t in steps]
+    reset = [
+        dataclasses.replace(t, next_observation=n.observation) if t.end == TRUNCATED else t
+        for t, n in itertools.pairwise(steps)
+    ]
+    estimate = functools.partial(measurements.compute_advantages, weights)
+    last = steps[-1]
+    if begun is not None and last.end:
+        last = dataclasses.replace(last, end=0, next_observation=begun)
     return {
-        "nothing follows the end": measurements.compute_advantages(weights, ended),
+        "the end of an episode at the last step is ignored": estimate((*steps[:-1], last)),
+        "nothing follows the end": estimate(ended),
+        NEXT_EPISODE: estimate((*reset, steps[-1])),
         "the values of the policy that the run started with": measurements.compute_advantages(
             first, steps
         ),
+        **_list_late_and_early_cuts(weights, steps, previous),
     }
+
+
+def _list_late_and_early_cuts(
+    weights: Parameters, steps: tuple[ScriptedTransition, ...], previous: int | None
+) -> dict[str, Array]:
+    # Variants: what lies beyond the rollout, whether sums or values or both are cut at the wrong
+    # step, whether next values are those before the reset, and rewards with values at time limits.
+    rewards, seen, after, stored = _list_rewards_and_values(weights, steps)
+    ends = np.array([t.end for t in steps])
+    raised = rewards + GAMMA * after * (ends == TRUNCATED)
+    known = (0, TERMINATED) if previous is None else (previous, previous)
+    outside = ends[-1], TERMINATED  # a rollout's last step may count as an end
+    shifted = {
+        "after": [np.hstack([a, ends[:-2], b]) for a in (*known, *outside) for b in ends[-2:]],
+        "before": [
+            *(np.hstack([ends[1:-1], b, a]) for a in (0, ends[0], *outside) for b in outside),
+            np.hstack([ends[1:-1], ends[-2:]]),
+        ],
+    }
+    found: dict[str, Array] = {}
+    for when, cuts in shifted.items():
+        estimates = []
+        for cut in cuts:
+            over, final = (ends > 0, cut > 0), (ends == TERMINATED, cut == TERMINATED)
+            forms = (rewards, after, final), (rewards, stored, over), (raised, stored, over)
+            wrong = (0, 1), (1, 0), (1, 1)  # of the masks of values and of sums
+            for (given, following, mask), (i, j) in itertools.product(forms, wrong):
+                masks = mask[i].astype(float), over[j].astype(float)
+                estimates.append(
+                    formulas.compute_gae(given, seen, following, *masks, GAMMA, LAMBDA)
+                )
+        found[f"advantages are cut one step {when} the end of an episode"] = np.array(estimates)
+    return found
 
 
 def _list_rewards_and_values(
     weights: Parameters, steps: Sequence[ScriptedTransition]
-) -> tuple[Array, Array, Array]:
-    # Rewards, and values before and after each step.
+) -> tuple[Array, Array, Array, Array]:
+    # Rewards, values before and after each step, and the latter as stored: after an end, the value
+    # of the next episode.
     seen, after = (
         measurements.predict_values(weights, np.array([getattr(t, name) for t in steps]))
         for name in ("observation", "next_observation")
     )
-    return np.array([t.reward for t in steps]), seen, after
+    return np.array([t.reward for t in steps]), seen, after, np.append(seen[1:], after[-1])
 
 
 def _find_episode_ends(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
@@ -225,20 +334,52 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
+    every = np.array([[t.end for t in row] for row in steps], float)
+    read = [_list_rewards_and_values(weights, [*steps[:, copy]]) for copy in range(N_ENVS)]
     others: dict[str, Array] = {"": np.zeros(steps.shape)}
     following = 0.0
     for copy in reversed(range(N_ENVS)):
-        own = tuple(steps[:, copy])
-        ends = np.array([t.end for t in own])
+        own, ends, (rewards, seen, after, stored) = (
+            tuple(steps[:, copy]),
+            every[:, copy],
+            read[copy],
+        )
         paper = measurements.compute_advantages(weights, own)
+        estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA, values=seen)
         # Share of a sum behind the rollout's last step in the advantage of each step.
         leaked = paper + following * np.cumprod(GAMMA * LAMBDA * (ends == 0)[::-1])[::-1]
         following, known = leaked[0], _list_alternative_advantages(weights, own, weights)
         known |= {"": paper, "sums run on into the next environment": leaked}
+        raised = rewards + GAMMA * after * ((every == TRUNCATED).any(axis=1) & (ends == 0))
+        name = "a time limit in one environment adds a value to the rewards of all"
+        cases = {name: (raised, ends, copy)}
+        places = list_other_environments(copy, N_ENVS)
+        ends_of_others = {
+            "an end in one environment ends the episodes of all": every.max(axis=1),
+            **{f"episodes end where they do in {of}": every[:, i] for of, i in places.items()},
+        }
+        for name, of_others in ends_of_others.items():
+            cases[name] = rewards, of_others, copy
+            not_last, last = (
+                np.append(of_others[:-1], ends[-1]),
+                np.append(ends[:-1], of_others[-1]),
+            )
+            cases[f"{name}, but not for the last step"] = rewards, not_last, copy
+            cases[f"{name}, only for the last step"] = rewards, last, copy
+        for of, i in places.items():
+            cases[f"rewards are those of {of}"] = read[i][0], ends, i
+        for name, (given, e, i) in cases.items():
+            over, final = np.sign(e), 1.0 * (e == TERMINATED)
+            known[name] = estimate(given, next_values=after, terminated=final, ended=over)
+            estimate_cut = functools.partial(estimate, next_values=stored, ended=over)
+            known[f"{name}; nothing follows the end"] = estimate_cut(given, terminated=over)
+            given = given + GAMMA * read[i][2] * (every[:, i] == TRUNCATED)
+            known[f"{name}; values are added at own limits"] = estimate_cut(given, terminated=over)
         for name, array in known.items():
-            others.setdefault(name, np.zeros(steps.shape))[:, copy] = array
+            shape = (*array.shape[:-1], *steps.shape)
+            others.setdefault(name, np.zeros(shape))[..., copy] = array
     paper = others.pop("").ravel()
-    return paper, {name: array.ravel() for name, array in others.items()}
+    return paper, {name: array.reshape(*array.shape[:-2], -1) for name, array in others.items()}
 
 
 def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
@@ -248,13 +389,20 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
     if any(len(place) != 1 for place in places):
         raise UnmeasuredError("stored observations are not those of the environments")
     found = stored["advantages"][np.concatenate(places)]
+    steps = np.array(run.transitions, object).reshape(-1, N_ENVS)
+    words = {
+        _describe_wrong_values(run.weights, [*steps[:, copy]], {"advantages": own})
+        for copy, own in enumerate(found.reshape(-1, N_ENVS).T)
+    } - {""}
+    meaning = words.pop() if len(words) == 1 else ""
+
     explain = functools.partial(_explain_parallel_advantages, run, found, np.arange(len(found)))
-    return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
+    return ProbeMeasurement(found, expected, alternatives=others, meaning=meaning, explain=explain)
 
 
 def _explain_parallel_advantages(run: ProbeRun, found: Array, rows: NDArray[np.intp]) -> str:
     steps = np.array(run.transitions, object).reshape(-1, N_ENVS)
-    read = [_list_rewards_and_values(run.weights, [*row]) for row in steps.T]
+    read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
     rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
     ends = np.array([[t.end for t in row] for row in steps])
     places, first = np.unique(rows, return_index=True)  # a row may be in a minibatch twice
