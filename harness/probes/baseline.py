@@ -1,6 +1,7 @@
 """Comparison with stored answers, and between two versions of a framework."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ CHANGE_TOLERANCE = 1e-3
 MAX_LISTED_CHANGES = 5
 """Largest number of changed numbers that are listed per answer."""
 
+LISTED = re.compile(r", not (-?[\d.]|\[|nan|-?inf)")
+"""An entry of a description that lists numbers; others are words."""
 AnswerTable = dict[tuple[str, str], ProbeAnswer]
 """Answers by probe and implementation."""
 
@@ -127,7 +130,8 @@ def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer
     moved = format_changed_numbers(result, before.value, after.value)
     # Numbers with names explain themselves, unless words say more than which entry is how large.
     named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
-    named &= all(", not " in answer.meaning for answer in (before, after) if answer.meaning)
+    meanings = [answer.meaning for answer in (before, after) if answer.meaning]
+    named &= all(LISTED.search(part) for meaning in meanings for part in meaning.split("; "))
     head = result.quantity.rpartition(": ")[0]
     if named and moved:
         return [f"{head}: {moved}" if head else moved]

@@ -21,6 +21,7 @@ from parallax.harness.contract.probing.protocol import (
 )
 from parallax.harness.contract.probing.scripted_env import (
     ENV_ID,
+    TRUNCATED,
     IntegerDraw,
     ScriptedData,
     ScriptedTransition,
@@ -187,6 +188,7 @@ class ExperimentCache:
         self._source_lines: dict[str, dict[str, str]] = {}
         self._cache: dict[Hashable, Any] = {}
         self._not_finite: dict[str, str] = {}
+        self._missing_resets: dict[str, str] = {}
 
     def get_source_line(self, algorithm: str, event: str) -> str:
         """Return upstream's file and line at which `event` happens; empty if unknown."""
@@ -195,6 +197,10 @@ class ExperimentCache:
     def describe_infinite_actions(self, algorithm: str) -> str:
         """Describe an action of any training that was not finite; empty if all were finite."""
         return self._not_finite.get(algorithm, "")
+
+    def describe_missing_reset(self, algorithm: str) -> str:
+        """Describe a step of an episode that had ended, of any training; empty if there is none."""
+        return self._missing_resets.get(algorithm, "")
 
     def run(self, experiment: ProbeExperiment) -> ProbeRun:
         """Return the run of an experiment, which is executed at the first call.
@@ -298,6 +304,12 @@ class ExperimentCache:
                     words = f"its training takes an action that is not finite, at step {step}"
                     self._not_finite.setdefault(algorithm, words)
         lines.update(record.source_lines)
+        pairs = zip(world.transitions, world.transitions[experiment.n_envs :], strict=False)
+        for step, (ended, following) in enumerate(pairs, 1):
+            if ended.end and np.array_equal(following.observation, ended.next_observation):
+                end = "a time limit" if ended.end == TRUNCATED else "the end of the task"
+                words = f"its environment is not reset after {end}, at step {step}: it goes on"
+                self._missing_resets.setdefault(algorithm, words)
         monitor.wrap_policy(changed.apply_replacement)
         return ProbeRun(
             experiment,

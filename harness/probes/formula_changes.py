@@ -10,10 +10,11 @@ import dataclasses
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from parallax.harness.contract.adapter import Array
@@ -67,6 +68,9 @@ _OVER_ROWS: Mapping[str, Operation] = {
     "is divided by its standard deviation over the {rows}": lambda x: x / x.std(0),
     "is standardized over the {rows}": lambda x: (x - x.mean(0)) / x.std(0),
     "is summed up from the first row on": lambda x: x.cumsum(0),
+    "is divided by the number of the row in the {rows}": lambda x: x / _count_rows(x),
+    "is multiplied by the number of the row in the {rows}": lambda x: x * _count_rows(x),
+    "falls to 0 over the {rows}": lambda x: x * (1 - (_count_rows(x) - 1) / len(x)),
 }
 _OVER_COLUMNS: Mapping[str, Operation] = {
     "is its mean over {column}s": lambda x: x.mean(1, keepdim=True),
@@ -77,6 +81,10 @@ _OVER_COLUMNS: Mapping[str, Operation] = {
     "is that of the last {column}": lambda x: x[:, -1:],
     "has its {column}s in reverse order": lambda x: x.flip(1),
 }
+
+
+def _count_rows(values: Tensor) -> Tensor:
+    return torch.arange(1.0, len(values) + 1).reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _drop_row(values: Tensor, row: int) -> Tensor:
@@ -93,11 +101,15 @@ class FormulaChange:
         words: Description.
         operations: Functions that give another value of a quantity, by its name.
         choices: Options that are chosen in place of the right ones, by the name of the choice.
+        base: Options that are the right ones, if not the first, by the name of the choice.
+        rows: Name of the only rows that are changed; empty for all.
     """
 
     words: str
     operations: Mapping[str, Replacement] = dataclasses.field(default_factory=dict)
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    base: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rows: str = ""
 
 
 NO_CHANGE = FormulaChange("")
@@ -113,6 +125,7 @@ class FormulaQuantities:
         options: Descriptions of the values that a choice may have, the right one first.
         usual: Options that some implementation has in place of the right one, by choice.
         groups: Names of quantities of one kind, which one line of code may compute, by their name.
+        rows: Rows to which alone a change may apply, bool[rows] or bool[steps, copies], by name.
     """
 
     def __init__(
@@ -126,13 +139,26 @@ class FormulaQuantities:
         self.options: dict[str, tuple[str, ...]] = {}
         self.usual: dict[str, Sequence[str]] = {}
         self.groups: dict[str, Sequence[str]] = {}
+        self.rows: dict[str, Tensor] = {}
 
     def name(self, name: str, value: Tensor | Array | float) -> Tensor:
         """Return the value of a named quantity, which may be changed."""
         tensor = self.values[name] = torch.as_tensor(value, dtype=torch.float64)
         if name not in self.change.operations:
             return tensor
-        return self.change.operations[name](tensor, self.plain).broadcast_to(tensor.shape)
+        changed = self.change.operations[name](tensor, self.plain).broadcast_to(tensor.shape)
+        return self._limit_to_rows(changed, tensor)
+
+    def _limit_to_rows(self, changed: Tensor, plain: Tensor) -> Tensor:
+        mask = self.rows.get(self.change.rows)
+        if mask is None or (plain.ndim and plain.shape[: mask.ndim] != mask.shape):
+            return plain if self.change.rows else changed
+        mask = mask.reshape(*mask.shape, *[1] * (plain.ndim - mask.ndim))
+        return torch.where(mask, changed, plain)
+
+    def mark_rows(self, rows: Mapping[str, Array | Tensor]) -> None:
+        """Name rows, so that changes of these rows alone are tried; masks by description."""
+        self.rows |= {name: torch.as_tensor(mask) for name, mask in rows.items()}
 
     def join(self, name: str, members: Sequence[str]) -> None:
         """Name several quantities, so that changes of all of them at once are tried."""
@@ -153,7 +179,13 @@ class FormulaQuantities:
         """
         self.options[name] = tuple(options)
         self.usual[name] = usual
-        return options[self.change.choices.get(name, next(iter(options)))]
+        right = options[self.change.base.get(name, next(iter(options)))]
+        if name not in self.change.choices:
+            return right
+        chosen = options[self.change.choices[name]]
+        if isinstance(chosen, Tensor) and isinstance(right, Tensor):
+            return cast(_Value, self._limit_to_rows(chosen, right))
+        return right if self.change.rows else chosen
 
 
 def differentiate_loss(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -173,6 +205,13 @@ MAX_DISTANCE = 1e-3
 """Largest distance of a formula that gives the measured numbers: rounding."""
 MAX_DISTANCE_SHARE = 0.03
 """The same, as a share of the distance of the formula without a change."""
+OF_OTHER_ROWS = (
+    *("rewards are", "ends are", "values are", "next values are", "next states are"),
+    *("returns are", "advantages are", "old values are", "old log-probabilities are"),
+)
+"""Choices of the steps that quantities are of; their descriptions are sentences."""
+MIN_WRONG_NUMBERS = 3
+"""Fewest wrong numbers for changes of some rows or of two choices: fewer may fit by chance."""
 
 
 def find_changed_quantity(
@@ -197,7 +236,8 @@ def find_changed_quantity(
     parts[0](plain)
     usual = ({name: option} for name, of_one in plain.usual.items() for option in of_one)
     bases: tuple[dict[str, str], ...] = ({}, *usual)
-    found = (search.find_change(base) for base in bases)
+    ways = itertools.product((False, True), bases)
+    found = (search.find_change(base, is_partial) for is_partial, base in ways)
     return next((words for words in found if words is not None), "")
 
 
@@ -210,13 +250,14 @@ class _FormulaSearch:
     measure_distance: MeasureDistance
     axes: tuple[str, str]
 
-    def find_change(self, base: Mapping[str, str]) -> str | None:
+    def find_change(self, base: Mapping[str, str], is_partial: bool) -> str | None:
         """Return the change of a formula with some other options, "" for none; None if not found.
 
         Args:
             base: Options in place of the right ones, by the name of the choice.
+            is_partial: Whether changes of some rows and of two choices are tried, not single ones.
         """
-        plain = [FormulaQuantities(FormulaChange("", choices=base)) for _ in self.parts]
+        plain = [FormulaQuantities(FormulaChange("", base=base)) for _ in self.parts]
         numbers = [
             _compute_numbers(part, each) for part, each in zip(self.parts, plain, strict=True)
         ]
@@ -224,17 +265,49 @@ class _FormulaSearch:
         if distance <= MAX_DISTANCE:
             return ""
         most = min(MAX_DISTANCE, MAX_DISTANCE_SHARE * distance)
-        factors = self._list_factors(plain[0], numbers[0])
-        for change in itertools.chain(_list_changes(plain[0], self.axes), factors):
-            whole = dataclasses.replace(change, choices={**base, **change.choices})
+        changes = [*_list_changes(plain[0], self.axes), *self._list_factors(plain[0], numbers[0])]
+        tried: Iterable[FormulaChange] = changes
+        if is_partial:
+            wrong = self._find_wrong_numbers(numbers)
+            if sum(int(each.sum()) for each in wrong) < MIN_WRONG_NUMBERS:
+                return None
+            rows = [name for name in plain[0].rows if self._can_reach(name, plain, wrong)]
+            tried = _list_partial_changes(rows, changes)
+        for change in tried:
+            whole = dataclasses.replace(change, base=base)
             if self._fits(whole, [each.values for each in plain], most):
                 return change.words
         return None
 
+    def _find_wrong_numbers(self, numbers: Sequence[Array]) -> list[NDArray[np.bool_]]:
+        # If the loss has another factor than the paper's, most numbers have it alone.
+        ratios = [m / np.where(n, n, np.nan) for n, m in zip(numbers, self.measured, strict=True)]
+        factor = np.nanmedian(np.concatenate([each.ravel() for each in ratios]))
+        is_free = self.measure_distance(2 * numbers[0], numbers[0]) < MAX_DISTANCE
+        factor = factor if is_free else 1.0
+        apart = [np.abs(m - factor * n) for n, m in zip(numbers, self.measured, strict=True)]
+        room = MAX_DISTANCE_SHARE * max(float(each.max()) for each in apart)
+        return [each > room for each in apart]
+
+    def _can_reach(
+        self, rows: str, plain: Sequence[FormulaQuantities], wrong: Sequence[NDArray[np.bool_]]
+    ) -> bool:
+        """Return whether wrong numbers are among those that depend on these rows."""
+        for part, each, mask in zip(self.parts, plain, wrong, strict=True):
+            moved = dict.fromkeys(each.values, _make_replacement(lambda x: 1.37 * x + 0.11))
+            change = FormulaChange("", moved, base=each.change.base, rows=rows)
+            try:
+                numbers = _compute_numbers(part, FormulaQuantities(change, each.values))
+            except RuntimeError:
+                return True
+            if np.any(mask & (numbers == _compute_numbers(part, FormulaQuantities(each.change)))):
+                return False
+        return True
+
     def _list_factors(self, plain: FormulaQuantities, number: Array) -> Iterator[FormulaChange]:
         # If the formula is linear in a quantity, the factor is that of the distance from 0.
         for name in plain.values:
-            none = dataclasses.replace(_make_factor_change(name, 0), choices=plain.change.choices)
+            none = dataclasses.replace(_make_factor_change(name, 0), base=plain.change.base)
             without = _compute_numbers(self.parts[0], FormulaQuantities(none))
             way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
             share = float(rest @ way) / max(float(way @ way), 1e-30)
@@ -252,12 +325,15 @@ class _FormulaSearch:
             _compute_numbers(part, FormulaQuantities(change, values))
             for part, values in zip(self.parts, plain, strict=True)
         )
-        first = next(numbers)
-        if not np.isfinite(first).all():
+        try:
+            first = next(numbers)
+            if not np.isfinite(first).all():
+                return False
+            if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
+                return False
+            return self._measure_all([first, *numbers]) <= most
+        except RuntimeError:  # a number that differs from row to row, of a formula for other shapes
             return False
-        if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
-            return False
-        return self._measure_all([first, *numbers]) <= most
 
 
 def _compute_numbers(part: Formula, quantities: FormulaQuantities) -> Array:
@@ -270,10 +346,12 @@ def _make_factor_change(name: str, factor: float) -> FormulaChange:
 
 def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:
     # Likelier changes first, since several may give the same numbers.
-    yield from _list_choices(plain)
+    choices = [*_list_choices(plain)]
+    yield from (change for change in choices if not change.words.startswith(OF_OTHER_ROWS))
     yield from _list_operations(
         plain, axes, lambda x: [_ANY_SHAPE, _OVER_ROWS, _OVER_COLUMNS][: x.ndim + 1]
     )
+    yield from (change for change in choices if change.words.startswith(OF_OTHER_ROWS))
     pairs = [*itertools.permutations(plain.values.items(), 2)]
     alike = [pair for pair in pairs if pair[0][1].shape == pair[1][1].shape]
     for (one, _), (other, _) in alike:
@@ -315,7 +393,21 @@ def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
     for name, options in plain.options.items():
         for option in options[1:]:
             words = f"{name}: {option}, not {options[0]}"
+            words = f"{name} {option}" if name in OF_OTHER_ROWS else words
             yield FormulaChange(words, choices={name: option})
+
+
+def _list_partial_changes(
+    rows: Sequence[str], changes: Sequence[FormulaChange]
+) -> Iterator[FormulaChange]:
+    # Changes of some rows only, and two choices at once.
+    for name, change in itertools.product(rows, changes):
+        yield dataclasses.replace(change, words=f"{change.words}, {name}", rows=name)
+    choices = [change for change in changes if change.choices]
+    for one, other in itertools.combinations(choices, 2):
+        if one.choices.keys() != other.choices.keys():
+            words = f"{one.words}; {other.words}"
+            yield FormulaChange(words, choices={**one.choices, **other.choices})
 
 
 def _make_replacement(operation: Operation) -> Replacement:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiments import ProbeRun
 from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import (
@@ -79,9 +80,12 @@ def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch
     if not found:
         size = run.experiment.scripted_data.observations.shape[1]
         after = {t.next_observation.tobytes() for t in run.transitions}
-        shown = (row[:size] for inputs in step.critic_inputs for row in inputs)
-        is_next = all(np.ascontiguousarray(row).tobytes() in after for row in shown)
-        raise UnmeasuredError(NEXT_PREDICTIONS if is_next else UNKNOWN_OBSERVATIONS)
+        shown = [row[:size] for inputs in step.critic_inputs for row in inputs]
+        if all(np.ascontiguousarray(row).tobytes() in after for row in shown):
+            raise UnmeasuredError(NEXT_PREDICTIONS)
+        known = {t.observation.tobytes() for t in run.transitions}
+        unknown = [row for row in shown if np.ascontiguousarray(row).tobytes() not in known]
+        raise UnmeasuredError(UNKNOWN_OBSERVATIONS + describe_observations(run, unknown))
     rows, actions, _ = min(found, key=lambda shown: shown[2])
     return _build_minibatch(run, rows, actions)
 
@@ -128,8 +132,25 @@ def find_transition_rows(run: ProbeRun, observations: Array) -> NDArray[np.intp]
     known = {t.observation.tobytes(): row for row, t in enumerate(run.transitions)}
     rows = [known.get(np.ascontiguousarray(o).tobytes(), -1) for o in observations]
     if -1 in rows:
-        raise UnmeasuredError(UNKNOWN_OBSERVATIONS)
+        unknown = [o for o, row in zip(observations, rows, strict=True) if row == -1]
+        raise UnmeasuredError(UNKNOWN_OBSERVATIONS + describe_observations(run, unknown))
     return np.array(rows, dtype=np.intp)
+
+
+def describe_observations(run: ProbeRun, observations: Sequence[Array]) -> str:
+    """Return which observations of a run these are if not the expected ones, after a colon."""
+    data, steps = run.experiment.scripted_data, run.transitions
+    known = {
+        "observations of other steps": [t.observation for t in steps],
+        "last observations of episodes": [t.next_observation for t in steps if t.end],
+        "observations after the steps": [t.next_observation for t in steps],
+        "observations after a reset": [*data.resets],
+        "zeros": [np.zeros_like(steps[0].observation)],
+    }
+    seen = {np.asarray(o, float).tobytes() for o in observations}
+    pools = {words: {np.asarray(o, float).tobytes() for o in pool} for words, pool in known.items()}
+    words = next((words for words, pool in pools.items() if seen <= pool), "")
+    return f": {words}, for {len(observations)} inputs" if words else ""
 
 
 def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]:
@@ -471,6 +492,57 @@ def list_other_environments(own: int, n_envs: int) -> dict[str, int]:
         "the next environment": (own + 1) % n_envs,
         "the environment before": (own - 1) % n_envs,
     }
+
+
+def list_other_rows(ends: NDArray[np.int64]) -> dict[str, NDArray[np.intp]]:
+    """Return the rows that are taken for each row by mistake, of the shape of `ends`, by name.
+
+    Args:
+        ends: Kind of each step, int[steps, copies].
+    """
+    rows, n_envs = np.arange(ends.size).reshape(ends.shape), ends.shape[1]
+    begun = np.maximum.accumulate(np.where(np.roll(ends, 1, 0) > 0, rows, rows[:1]), axis=0)
+    over = np.minimum.accumulate(np.where(ends > 0, rows, rows[-1:])[::-1], axis=0)[::-1]
+    after = np.roll(rows, -1, axis=0)
+    found = {
+        "the step before": np.roll(rows, 1, axis=0),
+        "the step after": after,
+        "the step two before": np.roll(rows, 2, axis=0),
+        "the step two later": np.roll(rows, -2, axis=0),
+        "the step after in the episode": np.where((ends > 0) | (rows >= rows[-1:]), rows, after),
+        "the first step": rows[:1] + 0 * rows,
+        "the last step": rows[-1:] + 0 * rows,
+        "the first step of the episode": begun,
+        "the last step of the episode": over,
+        "the same place from the end": rows[::-1],
+    }
+    if n_envs > 1:
+        others = [list_other_environments(copy, n_envs) for copy in range(n_envs)]
+        found |= {of: rows[:, [each[of] for each in others]] for of in others[0]}
+        ended = np.take_along_axis(rows, (ends > 0).argmax(1)[:, None], axis=1) + 0 * rows
+        found["an environment that ended then"] = ended
+        found["the place with steps and environments exchanged"] = rows.reshape(n_envs, -1).T
+    return found
+
+
+def list_row_kinds(ends: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+    """Return rows that may be treated differently, bool of the shape of `ends`, by name."""
+    rows, copies = np.indices(ends.shape)
+    begins = (rows == 0) | (np.roll(ends, 1, 0) > 0)
+    found = {
+        "at time limits": ends == TRUNCATED,
+        "at terminations": ends == TERMINATED,
+        "at ends of episodes": ends > 0,
+        "within episodes": ends == 0,
+        "at first steps of episodes": begins,
+        "at the first step": rows == 0,
+        "but for the first step": rows > 0,
+        "at the last step": rows == len(ends) - 1,
+        "but for the last step": rows < len(ends) - 1,
+        "in the first environment": copies == 0,
+        "but for the first environment": copies > 0,
+    }
+    return {name: mask for name, mask in found.items() if 0 < mask.sum() < mask.size}
 
 
 def check_recipe_networks(run: ProbeRun, *networks: str) -> None:

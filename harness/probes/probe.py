@@ -200,6 +200,8 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
         if not words:
             raise
         raise UnmeasuredError(words) from error
+    if words := cache.describe_missing_reset(probe.algorithm):
+        raise UnmeasuredError(words)
     value, expected = (np.asarray(a, float) for a in (measurement.value, measurement.expected))
     largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
     if largest > MAX_NUMBER * max(1.0, float(np.abs(np.nan_to_num(expected)).max(initial=0.0))):

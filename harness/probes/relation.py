@@ -17,6 +17,8 @@ _MIN_NUMBERS = 6  # fewest numbers for any description
 _MIN_GROUP_SIZE = 3  # fewest of them that a form must explain
 
 
+KIND_SEPARATOR = "; "
+"""Stands between the kinds of a number in several respects."""
 OTHER_FUNCTION = "another function of its inputs"
 """Description if no relation is known."""
 _SHAPES: Mapping[str, Callable[[Array], Array]] = {
@@ -56,6 +58,37 @@ def describe_weighted_sum(value: Array, terms: Mapping[str, Array]) -> str:
         if abs(weight) > RELATION_TOLERANCE
     ]
     return " + ".join(shown) or "0"
+
+
+def describe_course(found: Array, due: Array, steps: Array) -> str:
+    """Return where a quantity that changes over a run leaves its course, and how it goes on.
+
+    Args:
+        found: Measured numbers.
+        due: The numbers of the schedule.
+        steps: Environment step of each.
+    """
+    room = RELATION_TOLERANCE * max(float(np.abs(due).max()), 1e-6)
+    wrong = np.flatnonzero(np.abs(found - due) > room)
+    if len(found) != len(due) or len(found) < _MIN_NUMBERS or not len(wrong):
+        return ""
+    parts = [f"as due before step {steps[wrong[0]]:g}" if wrong[0] else "other from the start"]
+    changes = np.diff(found)
+    moved = np.flatnonzero(np.abs(changes) > room)
+    if not len(moved):
+        return f"{parts[0]}: always {found[0]:.4g}"
+    at = int(np.abs(changes).argmax())
+    rest = changes[moved[moved != at]]
+    if np.abs(changes[at]) > 3 * (np.median(np.abs(rest)) if len(rest) else 0.0):
+        verb = "drops" if changes[at] < 0 else "jumps"
+        parts.append(f"{verb} at once from {found[at]:.3g} to {found[at + 1]:.3g} ")
+        parts[-1] += f"at step {steps[at + 1]:g}"
+    if len(rest):
+        verb = "falls" if np.median(rest) < 0 else "rises"
+        parts.append(f"{verb} by {abs(np.median(rest)):.3g} at a time, {len(rest)} times")
+    if abs(found[-1] - due[-1]) > room:
+        parts.append(f"ends at {found[-1]:.3g}, not {due[-1]:.3g}")
+    return ", ".join(parts)
 
 
 def describe_relation(
@@ -100,10 +133,18 @@ def describe_relation(
 
 def _describe_share(other: NDArray[np.bool_], kinds: NDArray[np.str_]) -> str:
     # How many numbers differ, and their kind if it is one.
-    names = [*np.unique(kinds[other])] if len(kinds) == len(other) else []
-    if len(names) != 1:
-        return f", for {other.sum()} of {len(other)}"
-    return f", for {other.sum()} of {(kinds == names[0]).sum()} {names[0]}"
+    words = f", for {other.sum()} of {len(other)}"
+    if len(kinds) != len(other):
+        return words
+    # Each number may be of a kind in several respects.
+    for respect in np.array([kind.split(KIND_SEPARATOR) for kind in kinds]).T:
+        names = {*respect[other]}
+        if len(names) == 1 < len({*respect}):
+            (name,) = names
+            words += f" {name}, of {(respect == name).sum()}"
+        elif len(left_out := {*respect} - names) == 1:
+            words += f", none {left_out.pop()}"
+    return words
 
 
 def _is_near(one: Array, other: Array | float, room: float) -> bool:

@@ -22,6 +22,7 @@ from parallax.harness.probes.dqn.experiments import (
 )
 from parallax.harness.probes.experiment_setups import BATCH_ROWS
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.counts import NO_EVENT, compare_counts
 from parallax.harness.probes.probe import (
     GREEDY,
     LOOP,
@@ -33,6 +34,7 @@ from parallax.harness.probes.probe import (
     make_relation_description,
 )
 from parallax.harness.probes.reference_networks import RELU, compute_output
+from parallax.harness.probes.relation import describe_course
 from parallax.harness.probes.results import AnswerAxis
 
 SCHEDULE_NAMES = (
@@ -44,6 +46,7 @@ SCHEDULE_NAMES = (
     "farthest from the line",
 )
 """Numbers that describe a schedule."""
+NO_THRESHOLD = "epsilon is compared with no uniform random number"
 SHARE_TOLERANCE = 1e-6
 """Shares that differ by less count as equal in float32."""
 
@@ -79,45 +82,6 @@ def compute_epsilon_schedule(steps: Array, least: float = EPSILON_FINAL) -> Arra
     )
 
 
-def _list_other_schedules(run: ProbeRun, steps: Array, found: Array) -> dict[str, Array]:
-    # Shares after the warm-up that known faults have, before steps with these numbers.
-    taken = np.array([s.env_steps for s in run.record.steps])
-    updates = np.array([np.sum(taken <= at) for at in steps], float)
-    rounds = steps // CYCLE_STEPS * CYCLE_STEPS
-    forms = {
-        "the decision is inverted: actions are greedy with the probability epsilon": [
-            1 - compute_epsilon_schedule(at) for at in (steps, rounds)
-        ],
-        "it runs from the schedule's end to its start": [
-            compute_epsilon_schedule(EXPLORATION_STEPS - at) for at in (steps, rounds)
-        ],
-        "epsilon is the smaller of the line and its end": [
-            np.clip(compute_epsilon_schedule(at, -np.inf), 0, EPSILON_FINAL)
-            for at in (steps, rounds)
-        ],
-        "it counts updates, not steps": [compute_epsilon_schedule(updates)],
-        "epsilon is compared with no uniform random number": [np.zeros_like(steps)],
-    }
-    others = {
-        name: np.array([np.where(steps < n, 1.0, a) for n in (WARM_UP_STEPS, 0) for a in arrays])
-        for name, arrays in forms.items()
-    }
-    fallen = _find_falling_steps(found, WARM_UP_STEPS) if np.ptp(found) else np.array([], int)
-    left = found[fallen] - EPSILON_FINAL
-    if len(fallen) > 3 and left.min() > SHARE_TOLERANCE:
-        rate, start = np.polyfit(steps[fallen], np.log(left), 1)
-        if np.abs(np.exp(start + rate * steps[fallen]) - left).max() < 1e-3:
-            others[f"it falls exponentially, by {1 - np.exp(rate):.3g} of the rest per step"] = (
-                found
-            )
-    falls = -np.diff(found[steps >= WARM_UP_STEPS])
-    falls = falls[falls > SHARE_TOLERANCE]
-    if len(falls) > 3 and falls[-1] > 3 * falls[:-1].max():
-        text = f"it falls by {np.median(falls):.3g} and then jumps by {falls[-1]:.3g} to its end"
-        others[text] = found
-    return others
-
-
 def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_exploration_schedule(cache)
     found = measure_random_shares(run)[:EXPLORATION_STEPS]
@@ -131,18 +95,20 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
         "it falls after each round of steps": np.where(warm_up, 1.0, by_rounds),
     }
     axis = AnswerAxis("environment step", steps)
-    others |= _list_other_schedules(run, steps, found)
-    explain = functools.partial(_explain_schedule, found, steps)
+    if not run.thresholds:
+        others[NO_THRESHOLD] = np.where(warm_up, 1.0, 0.0)
     due = np.where(warm_up, 1.0, free)
+    explain = functools.partial(_explain_schedule, found, steps, due)
     return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
 
 
-def _explain_schedule(found: Array, steps: Array) -> str:
+def _explain_schedule(found: Array, steps: Array, due: Array) -> str:
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.families import action_formulas
 
     line = (EPSILON_INITIAL, EPSILON_FINAL, float(EPSILON_STEPS))
-    return action_formulas.explain_epsilon(found, steps, line, WARM_UP_STEPS)
+    words = action_formulas.explain_epsilon(found, steps, line, WARM_UP_STEPS, CYCLE_STEPS)
+    return words or describe_course(found, due, steps)
 
 
 def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
@@ -161,9 +127,11 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
-    others |= _list_other_schedules(run, steps.astype(float), found)
-    explain = functools.partial(_explain_schedule, found, steps.astype(float))
-    return ProbeMeasurement(found, np.where(warm_up, 1.0, schedule), axis, others, explain=explain)
+    if not run.thresholds:
+        others[NO_THRESHOLD] = np.where(warm_up, 1.0, 0.0)
+    due = np.where(warm_up, 1.0, schedule)
+    explain = functools.partial(_explain_schedule, found, steps.astype(float), due)
+    return ProbeMeasurement(found, due, axis, others, explain=explain)
 
 
 def _measure_schedule_shape(cache: ExperimentCache) -> ProbeMeasurement:
@@ -263,7 +231,6 @@ EXPLORATION_PROBES: Sequence[Probe] = (
     ),
 )
 
-NO_EVENT = -1.0
 COUNT_NAMES = (
     "environment steps",
     "warm-up steps",
@@ -344,8 +311,11 @@ def _build_count_probe(
         f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
         "updates a copy to the target after the last of them",
         ", ".join(COUNT_NAMES),
-        lambda cache: ProbeMeasurement(
-            count_events(runner(cache)), _compute_expected_counts(runner(cache))
+        lambda cache: compare_counts(
+            runner(cache),
+            COUNT_NAMES,
+            count_events(runner(cache)),
+            _compute_expected_counts(runner(cache)),
         ),
         make_entry_description(COUNT_NAMES),
         counts=True,

@@ -62,6 +62,7 @@ def compute_action(
         action = q.choose("the sample in the action", forms)
     else:
         plain = q.name("the action without noise", scale(output))
+        squashed = torch.tanh(output)
         deviation = q.name("the deviation in units of actions", half * std)
         added = q.name("the noise in units of actions", deviation * drawn)
         places = {
@@ -70,7 +71,12 @@ def compute_action(
             "before tanh": scale(sample),
             "to none": plain,
             "multiplied by the action": plain + added * plain,
-            "to tanh of the output, which is not scaled": torch.tanh(output) + spread,
+            "multiplied by the action before it is scaled": middle + half * squashed * (1 + spread),
+            "as a factor of the action": plain * added,
+            "as a factor of the action before it is scaled": middle + half * squashed * spread,
+            "in place of the action": middle + added,
+            "with the opposite sign": plain - added,
+            "to tanh of the output, which is not scaled": squashed + spread,
         }
         action = q.choose("noise is added", places)
     low, high = (torch.as_tensor(edge, dtype=torch.float64) for edge in q.choose("cut", cut))
@@ -165,7 +171,11 @@ def explain_action(
 
 
 def compute_epsilon(
-    q: FormulaQuantities, steps: Array, line: tuple[float, float, float], warm_up: float
+    q: FormulaQuantities,
+    steps: Array,
+    line: tuple[float, float, float],
+    warm_up: float,
+    cycle: int = 1,
 ) -> Tensor:
     """Return the share of random actions before each step, float[steps].
 
@@ -174,8 +184,17 @@ def compute_epsilon(
         steps: Numbers of earlier steps.
         line: First and last epsilon, and the number of steps between them.
         warm_up: Number of first steps that are random.
+        cycle: Steps of an update cycle.
     """
-    done, first = q.name("the number of steps", steps), q.name("the first epsilon", line[0])
+    counts = {
+        "each step": torch.as_tensor(steps),
+        "update cycles": torch.as_tensor(steps // cycle * cycle),
+        "steps after the warm-up": torch.as_tensor(steps - warm_up),
+        "updates": torch.as_tensor((steps - warm_up).clip(0) // cycle),
+        "from the last step to the first": torch.as_tensor(steps[::-1] + steps[1] - steps[0]),
+    }
+    done = q.name("the number of steps", q.choose("it counts", counts, ["update cycles"]))
+    first = q.name("the first epsilon", line[0])
     last, length = q.name("the last epsilon", line[1]), q.name("the length of the line", line[2])
     share = q.name("the share of the line", done / length)
     ends = {"at its end": share.clamp(max=1), "nowhere": share, "at 0 and 1": share.clamp(0, 1)}
@@ -185,15 +204,20 @@ def compute_epsilon(
         "exponential": first * (last / first) ** fallen,
         "quadratic": first + fallen**2 * (last - first),
         "a cosine": last + (first - last) * (1 + torch.cos(np.pi * fallen)) / 2,
+        "the smaller of the line and its end": last.minimum(first + share * (last - first)).clamp(
+            0
+        ),
     }
     epsilon = q.name("epsilon", q.choose("the schedule", forms))
     starts = q.name("the warm-up", warm_up)
-    return torch.where(torch.as_tensor(steps) < starts, torch.ones_like(epsilon), epsilon)
+    shown = torch.where(torch.as_tensor(steps) < starts, torch.ones_like(epsilon), epsilon)
+    q.mark_rows({"after the warm-up": torch.as_tensor(steps >= warm_up)})
+    return shown.clamp(0, 1)
 
 
 def explain_epsilon(
-    found: Array, steps: Array, line: tuple[float, float, float], warm_up: float
+    found: Array, steps: Array, line: tuple[float, float, float], warm_up: float, cycle: int = 1
 ) -> str:
     """Return which quantity of epsilon's schedule is another one, else nothing."""
-    part = functools.partial(compute_epsilon, steps=steps, line=line, warm_up=warm_up)
+    part = functools.partial(compute_epsilon, steps=steps, line=line, warm_up=warm_up, cycle=cycle)
     return find_changed_quantity([part], [found], measure_distance, ("run", "dimension"))

@@ -1,5 +1,6 @@
 """The papers' formulas with named quantities, in which a changed one is searched for."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +23,13 @@ from parallax.harness.probes.formula_changes import (
 from parallax.harness.probes.measurements import (
     CriticMinibatch,
     find_minibatch,
+    find_transition_rows,
     get_update_noise,
     get_weights_before_update,
     list_critic_names,
     list_critic_updates,
+    list_other_rows,
+    list_row_kinds,
     measure_misfit,
 )
 from parallax.harness.probes.reference_networks import RELU, solve_output_gradient
@@ -39,6 +43,28 @@ ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
 
 def _make_tensor(array: Array | float) -> Tensor:
     return torch.as_tensor(np.array(array, dtype=float))  # a copy: JAX's arrays are read-only
+
+
+@functools.cache
+def list_rows(
+    ends: bytes, shape: tuple[int, ...]
+) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """Return rows that may stand for those of steps, the right ones first, and kinds of rows.
+
+    Args:
+        ends: Content of the kinds of ends, int[steps] or [steps, copies].
+        shape: Its shape, which all results have.
+    """
+    kinds = np.frombuffer(ends, np.int64).reshape(shape)
+    grid = kinds.reshape(len(kinds), -1)
+    own = {"those of the step": np.arange(grid.size)}
+    others = {f"those of {of}": rows for of, rows in list_other_rows(grid).items()}
+    found = (own | others), list_row_kinds(grid)
+    places, masks = (
+        {name: torch.as_tensor(array.reshape(shape).copy()) for name, array in each.items()}
+        for each in found
+    )
+    return places, masks
 
 
 def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Tensor]:
@@ -76,9 +102,59 @@ def combine_critics(values: Sequence[Tensor]) -> Mapping[str, Tensor]:
     }
 
 
+@dataclasses.dataclass(frozen=True)
+class TargetData:
+    """What targets are computed from, float[rows]: rewards, next states, ends, and the discount."""
+
+    rewards: Tensor
+    next_observations: Tensor
+    ends: Tensor
+    gamma: float
+
+
+def choose_target_data(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> TargetData:
+    """Return the data of a minibatch's targets, parts of which may be those of other steps."""
+    steps, n_envs, gamma = run.transitions, run.experiment.n_envs, run.hyperparameters.gamma
+    kinds = np.array([t.end for t in steps]).reshape(-1, n_envs)
+    places, masks = list_rows(kinds.astype(np.int64).tobytes(), kinds.shape)
+    rows = find_transition_rows(run, find_minibatch(run, step).observations)
+    at = {name: place.ravel()[rows] for name, place in places.items()}
+    q.mark_rows({name: mask.ravel()[rows] for name, mask in masks.items()})
+    rewards, before, after = run.get_or_compute(
+        "steps as tensors",
+        lambda: [
+            _make_tensor(np.array([getattr(t, name) for t in steps]))
+            for name in ("reward", "observation", "next_observation")
+        ],
+    )
+    begun = {f"those before {name.removeprefix('those of ')}": i for name, i in at.items()}
+    begun["those before the step after, of the next episode at ends"] = begun.pop(
+        "those before the step after"
+    )
+    states = {name: after[i] for name, i in at.items()}
+    states |= {name: before[i] for name, i in begun.items()}
+    reward = rewards[q.choose("rewards are", at)]
+    state = q.choose("next states are", states)
+    end = torch.as_tensor(kinds.ravel())[q.choose("ends are", at)]
+    later = at["those of the step after in the episode"]
+    summed = reward + gamma * rewards[later] * (later != at["those of the step"])
+    forms = {
+        "one reward and the value of the state after it": TargetData(reward, state, end, gamma),
+        TWO_STEPS: TargetData(
+            summed, after[later], torch.as_tensor(kinds.ravel())[later], gamma**2
+        ),
+    }
+    return q.choose("the terms", forms)
+
+
+TWO_STEPS = "the sum of two rewards, and the value of the state after the second step"
+
+
 def compute_target(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord) -> Tensor:
     """Return the targets of TD3, SAC, DDPG or DQN in an update, float[rows]."""
-    data, hp = find_minibatch(run, step), run.hyperparameters
+    data = choose_target_data(q, run, step)
     reward, kinds = q.name("the reward", data.rewards), data.ends
     masks = {
         "the end of the task": kinds == TERMINATED,
@@ -87,19 +163,19 @@ def compute_target(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecor
         "no end of the task": kinds != TERMINATED,
     }
     ended = q.name("the mask of ends", q.choose("the mask of ends", masks))
-    value = _NEXT_VALUES[run.experiment.algorithm](q, run, step)
-    gamma = q.name("the discount", hp.gamma)
+    value = _NEXT_VALUES[run.experiment.algorithm](q, run, step, data.next_observations)
+    gamma = q.name("the discount", data.gamma)
     following = q.name("the discounted next value", gamma * (1 - ended) * value)
     return q.name("the target", reward + following)
 
 
 def _compute_values(
-    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, action: Tensor
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, state: Tensor, action: Tensor
 ) -> Tensor:
-    # Value of the next action by the target critics, float[rows].
+    # Value of an action in the next state by the target critics, float[rows].
     names, weights = list_critic_names(run), read_weights(run, step)
     data = find_minibatch(run, step)
-    seen = q.name("the next observation that critics see", data.next_observations)
+    seen = q.name("the next observation that critics see", state)
     q.name("the observation before the step", data.observations)
     inputs = torch.hstack([seen, action])
     if q.is_plain:
@@ -123,10 +199,10 @@ def _compute_values(
 
 
 def _compute_deterministic_next_values(
-    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, state: Tensor
 ) -> Tensor:
     data, weights, hp = find_minibatch(run, step), read_weights(run, step), run.hyperparameters
-    seen = q.name("the next observation that the policy sees", data.next_observations)
+    seen = q.name("the next observation that the policy sees", state)
     before = _make_tensor(data.observations)
     policies = {
         "that of the target policy": ("policy_target", seen),
@@ -167,7 +243,7 @@ def _compute_deterministic_next_values(
             for std in SMOOTHING_STDS
         }
         action = q.choose("the next action", {"without noise": action, **smoothed})
-    return _compute_values(q, run, step, action)
+    return _compute_values(q, run, step, state, action)
 
 
 def compute_squashed_sample(
@@ -215,10 +291,10 @@ def _name_temperature(q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRe
 
 
 def _compute_soft_next_values(
-    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, state: Tensor
 ) -> Tensor:
     data, weights = find_minibatch(run, step), read_weights(run, step)
-    after = q.name("the next observation that the policy sees", data.next_observations)
+    after = q.name("the next observation that the policy sees", state)
     before, drawn = _make_tensor(data.observations), get_update_noise(run, step, len(after))
 
     def sample(seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -236,7 +312,7 @@ def _compute_soft_next_values(
         "the policy's mean, with log-probabilities of its sample": (mean, log_prob),
     }
     action, log_prob = q.choose("next actions", samples)
-    value = _compute_values(q, run, step, action)
+    value = _compute_values(q, run, step, state, action)
     heat = _name_temperature(q, run, step)
     entropy = q.name("the entropy term", heat * log_prob)
     forms = {
@@ -247,9 +323,9 @@ def _compute_soft_next_values(
 
 
 def _compute_discrete_next_values(
-    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, state: Tensor
 ) -> Tensor:
-    seen = q.name("the next observation", find_minibatch(run, step).next_observations)
+    seen = q.name("the next observation", state)
     q.name("the observation before the step", find_minibatch(run, step).observations)
     target, online = (
         run_network(read_weights(run, step), n, seen) for n in ("critic1_target", "critic1")

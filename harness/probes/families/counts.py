@@ -9,6 +9,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
+from parallax.harness.probes.results import COUNT, AnswerComparison
 
 NO_EVENT = -1.0
 OFF_POLICY_COUNT_NAMES = (
@@ -21,6 +22,36 @@ OFF_POLICY_COUNT_NAMES = (
     "critic steps at the first policy step",
     "critic steps at the first target update",
 )
+
+
+def compare_counts(
+    run: ProbeRun, names: Sequence[str], found: Array, due: Array
+) -> ProbeMeasurement:
+    """Return counts with those that are due, and the units in which wrong ones are counted."""
+    hp, counts = run.hyperparameters, ProbeMeasurement(found, due)
+    units = {
+        "steps of all environments": run.experiment.n_envs,
+        "update cycles": getattr(hp, "train_freq", 1),
+        "gradient steps of a cycle": getattr(hp, "gradient_steps", 1),
+        "policy steps": getattr(hp, "policy_delay", 1),
+        "minibatches": getattr(hp, "batch_size", 1),
+    }
+    words = []
+    for name, number, right in zip(names, found, due, strict=True):
+        times = [unit for unit, size in units.items() if size > 1 and number == size * right > 0]
+        shares = [unit for unit, size in units.items() if size > 1 and number * size == right > 0]
+        if number == NO_EVENT != right:
+            words.append(f"{name}: never")
+        elif times and number != right:
+            words.append(f"{name}: {number / right:g} times, as if counted in {times[0]}")
+        elif shares and number != right:
+            words.append(f"{name}: once in {right / number:g}, as if {shares[0]} were counted")
+        elif abs(number - right) == 1:
+            words.append(f"{name}: one {'more' if number > right else 'fewer'}")
+    if not words:
+        return counts
+    entries = make_entry_description(names)(AnswerComparison(COUNT), counts)
+    return dataclasses.replace(counts, meaning="; ".join([entries, *words]))
 
 
 def make_count_probes(
@@ -53,7 +84,7 @@ def make_count_probes(
             expected = _compute_expected_counts(
                 paper.compute_update_schedule(steps), steps, policy_delay, has_temperature
             )
-            return ProbeMeasurement(count_updates(done, has_temperature), expected)
+            return compare_counts(done, names, count_updates(done, has_temperature), expected)
 
         return measure
 

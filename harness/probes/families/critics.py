@@ -8,7 +8,7 @@ other trainings show the target.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
-from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedTransition
+from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.optimisation import explain_foreign_gradients
 from parallax.harness.probes.measurements import (
@@ -26,7 +26,6 @@ from parallax.harness.probes.measurements import (
     find_transition_rows,
     list_critic_names,
     list_critic_updates,
-    list_other_environments,
     measure_misfit,
     measure_target_shares,
     name_arrays,
@@ -47,6 +46,7 @@ from parallax.harness.probes.reference_networks import (
     compute_output,
     solve_output_gradient,
 )
+from parallax.harness.probes.relation import KIND_SEPARATOR
 
 TargetAlternatives = tuple[Array, Mapping[str, Array]]
 """The paper's targets, float[rows], and those of other formulas by their description."""
@@ -79,65 +79,6 @@ def compute_masked_targets(
     return target(paper, ended), found | {n: target(paper, m) for n, m in masks.items()}
 
 
-def list_mistaken_runs(run: ProbeRun) -> Mapping[str, ProbeRun]:
-    """Return the run as if parts of transitions were those of others, by description."""
-    return run.get_or_compute("mistaken runs", lambda: _list_mistaken_runs(run))
-
-
-def _list_mistaken_runs(run: ProbeRun) -> dict[str, ProbeRun]:
-    steps, n_envs = run.transitions, run.experiment.n_envs
-    rows = np.arange(len(steps))
-    at = {"the step before": rows - n_envs, "the step after": rows + n_envs}
-    for of in list_other_environments(0, n_envs) if n_envs > 1 else ():
-        copies = [list_other_environments(int(row) % n_envs, n_envs)[of] for row in rows]
-        at[of] = rows - rows % n_envs + copies
-
-    def change(changed: Iterable[ScriptedTransition]) -> ProbeRun:
-        return dataclasses.replace(run, transitions=tuple(changed), cached_values={})
-
-    blank = np.zeros_like(steps[0].observation)
-    none = dataclasses.replace(steps[0], reward=0.0, next_observation=blank, end=0)
-    own = (dataclasses.replace(t, next_observation=t.observation) for t in steps)
-    after = [*steps[n_envs:], *steps[-n_envs:]]
-    later = [(t, t if t.end else o) for t, o in zip(steps, after, strict=True)]
-    skipped = (dataclasses.replace(t, next_observation=o.next_observation) for t, o in later)
-    summed = (_sum_two_rewards(t, o, run.hyperparameters.gamma) for t, o in later)
-    double = dataclasses.replace(run.hyperparameters, gamma=run.hyperparameters.gamma**2)
-    found = {
-        "next states are those before the step": change(own),
-        TWO_STEPS: dataclasses.replace(change(summed), hyperparameters=double),
-        "next states are two steps ahead within an episode": change(skipped),
-    }
-    for of, others in at.items():
-        chosen = (steps[i] if 0 <= i <= rows[-1] else none for i in others)
-        pairs = [*zip(steps, chosen, strict=True)]
-        for part, name in (
-            ("rewards", "reward"),
-            ("ends", "end"),
-            ("next states", "next_observation"),
-        ):
-            changed = (dataclasses.replace(t, **{name: getattr(o, name)}) for t, o in pairs)
-            found[f"{part} are those of {of}"] = change(changed)
-        if of == "the step after":
-            cut = (dataclasses.replace(t, next_observation=o.observation) for t, o in pairs)
-            found[NEXT_EPISODE] = change(
-                c if t.end == TRUNCATED else t for t, c in zip(steps, cut, strict=True)
-            )
-    return found
-
-
-def _sum_two_rewards(
-    step: ScriptedTransition, later: ScriptedTransition, gamma: float
-) -> ScriptedTransition:
-    if later is step:
-        return step
-    reward = step.reward + gamma * later.reward
-    return dataclasses.replace(
-        step, reward=reward, next_observation=later.next_observation, end=later.end
-    )
-
-
-TWO_STEPS = "the sum of two rewards, and the value of the state after the second step"
 NEXT_EPISODE = "the next state at a time limit is the first one of the next episode"
 RunExperiment = Callable[[ExperimentCache], ProbeRun]
 
@@ -268,7 +209,7 @@ class CriticProbes:
             read.append((step, rows))
             value.append(target[rows])
             expected.append(paper[rows])
-            kinds += [END_KINDS[of] for of in find_minibatch(run, step).ends[rows] if end is None]
+            kinds += _list_kinds(run, step, len(read), rows)
             for name, array in known.items():
                 others.setdefault(name, []).append(array[..., rows])
             for name, (term, _) in self.terms(run, step).items():
@@ -290,13 +231,7 @@ class CriticProbes:
 
     def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
         paper, known = self.target(run, step)
-        others: dict[str, Array] = {}
-        for name, mistaken in list_mistaken_runs(run).items():
-            due, known_of = self.target(mistaken, step)
-            forms = [a for form, a in known_of.items() if form.startswith("target: ")]
-            others[f"target: {name}"] = np.stack([due, *forms])  # also in a usual other form
-        others[STALE_NETWORK] = self.target(run, _undo_target_move(run, step))[0]
-        return paper, {**known, **others}
+        return paper, {**known, STALE_NETWORK: self.target(run, _undo_target_move(run, step))[0]}
 
     def _explain_gradients(self, run: ProbeRun) -> str:
         """Return which other sum of the paper's errors the first critic's gradients are."""
@@ -431,6 +366,18 @@ class CriticProbes:
             measure,
             list_target_arrays(self.algorithm),
         )
+
+
+def _list_kinds(
+    run: ProbeRun, step: OptimizerStepRecord, number: int, rows: NDArray[np.intp]
+) -> list[str]:
+    # The end, the update and the environment of each target.
+    data, n_envs = find_minibatch(run, step), run.experiment.n_envs
+    copies = find_transition_rows(run, data.observations) % n_envs + 1
+    parts = ((END_KINDS[data.ends[row]], f"in update {number}", copies[row]) for row in rows)
+    return [
+        KIND_SEPARATOR.join((end, update, f"in environment {copy}")) for end, update, copy in parts
+    ]
 
 
 def explain_targets(

@@ -24,7 +24,7 @@ from parallax.harness.probes.measurements import (
     check_recipe_networks,
     describe_critic_actions,
     fit_critic_action_unit,
-    list_other_environments,
+    list_other_rows,
 )
 from parallax.harness.probes.probe import (
     GREEDY,
@@ -67,6 +67,8 @@ ACTION_UNIT_NAMES = tuple(
 """Relation of stored actions to those taken, per dimension."""
 CRITIC_UNIT_NAMES = ("scale 1", "shift 1", "scale 2", "shift 2")
 """Relation of the actions that critics see to those taken, per dimension."""
+MIN_SHARE_OF_WRONG = 0.5
+"""Share of wrong rows that must be those of other steps: the first or last ones may be others."""
 BOUND_MARGIN = 1e-4
 """Numbers that differ by less count as equal in float32."""
 
@@ -287,17 +289,9 @@ def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
         "next observations": np.array([t.next_observation for t in steps]),
         "rewards": np.array([[t.reward] for t in steps]),
     }
-    shifts = {"the step": 0, "the step before": -n_envs, "the step after": n_envs}
     places, of = np.array([(p, row) for p, row in enumerate(rows) if row >= 0]).T
-    copies = {
-        name: of
-        - of % n_envs
-        + np.array([list_other_environments(e, n_envs)[name] for e in of % n_envs])
-        for name in (list_other_environments(0, n_envs) if n_envs > 1 else ())
-    }
-    ended = np.array([t.end > 0 for t in steps]).reshape(-1, n_envs)
-    copies["an environment that ended then"] = of - of % n_envs + ended.argmax(1)[of // n_envs]
-    at = {name: of + shift for name, shift in shifts.items()} | copies
+    ends = np.array([t.end for t in steps]).reshape(-1, n_envs)
+    at = {name: other.ravel()[of] for name, other in list_other_rows(ends).items()}
     found = []
     for part, array in given.items():
         stored = np.asarray(run.record.stored[part.replace(" ", "_")], float)[places]
@@ -305,13 +299,18 @@ def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
         wrong = np.abs(stored - array[of]).max(axis=1) > BOUND_MARGIN
         if part == "next observations":
             wrong &= [steps[row].end != TERMINATED for row in of]
-        for source, (when, chosen) in itertools.product(given, at.items()):
-            seen = wrong & (chosen >= 0) & (chosen < len(steps))
-            if seen.sum() <= wrong.sum() / 2 or given[source].shape != array.shape:
+        for source, (when, chosen) in itertools.product(given, ({"the step": of} | at).items()):
+            if not wrong.any() or given[source].shape != array.shape:
                 continue
-            if np.abs(stored[seen] - given[source][chosen[seen]]).max() <= BOUND_MARGIN:
+            apart = np.abs(stored[wrong] - given[source][chosen[wrong]]).max(axis=1)
+            if np.mean(apart <= BOUND_MARGIN) > MIN_SHARE_OF_WRONG:
                 found.append(f"wrong {part} are the {source} of {when}")
                 break
+        else:
+            if wrong.sum() > 1 and np.ptp(stored[wrong], axis=0).max() <= BOUND_MARGIN:
+                one = np.abs(array - stored[wrong][0]).max(axis=1) <= BOUND_MARGIN
+                which = f"that of step {one.argmax() + 1}" if one.any() else "that of no step"
+                found.append(f"wrong {part} are always the same, {which}")
     return found
 
 

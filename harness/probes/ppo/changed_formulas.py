@@ -10,7 +10,11 @@ from torch import Tensor
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
-from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
+from parallax.harness.probes.families.changed_formulas import (
+    list_rows,
+    measure_angle,
+    measure_distance,
+)
 from parallax.harness.probes.formula_changes import (
     Formula,
     FormulaQuantities,
@@ -23,9 +27,9 @@ from parallax.harness.probes.ppo.measurements import Minibatch, Rollout
 
 def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     """Return derivatives of the objective by the log-probabilities, times the rows, float[rows]."""
-    weight, new, old = minibatch
-    leaf = torch.as_tensor(new).requires_grad_()
-    advantage = q.name("the advantage", weight)
+    leaf = torch.as_tensor(minibatch.new).requires_grad_()
+    advantage = q.name("the advantage", q.choose("advantages are", minibatch.goal))
+    old = q.choose("old log-probabilities are", minibatch.old)
     before = q.name("the old log-probability", old)
     log_ratio = q.name("the log ratio", q.name("the new log-probability", leaf) - before)
     ratio = q.name("the ratio", log_ratio.exp())
@@ -54,16 +58,18 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
         "the mean of both": both.mean(0),
         "that whose mean is smaller": both[both.mean(1).argmin()],
         "that whose mean is larger": both[both.mean(1).argmax()],
-        "the new log-probability times the advantage": log_ratio * advantage,
+        "the new log-probability times the advantage: the ratio is 1, as if old "
+        "log-probabilities were renewed": log_ratio * advantage,
     }
     each = q.name("the objective of each transition", q.choose("the objective", options))
-    return differentiate_loss(each.mean(), [leaf])[0] * len(weight)
+    return differentiate_loss(each.mean(), [leaf])[0] * len(leaf)
 
 
 def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:
     """Return derivatives of the value loss by the values, times half the rows, float[rows]."""
-    now, old, returns = minibatch
-    leaf = torch.as_tensor(now).requires_grad_()
+    leaf = torch.as_tensor(minibatch.new).requires_grad_()
+    old = torch.as_tensor(q.choose("old values are", minibatch.old))
+    returns = torch.as_tensor(q.choose("returns are", minibatch.goal))
     value, before = q.name("the value", leaf), q.name("the old value", old)
     target = q.name("the value's target", returns)
     q.name("the advantage", returns - old)
@@ -82,7 +88,7 @@ def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool
     options["the smaller of both"] = losses["plain"].minimum(losses["clipped"])
     options["the absolute error"] = losses["plain"].sqrt()
     each = q.name("the loss of each transition", q.choose("the value loss", options))
-    return differentiate_loss(each.mean(), [leaf])[0] * len(now) / 2
+    return differentiate_loss(each.mean(), [leaf])[0] * len(leaf) / 2
 
 
 def compute_advantages(
@@ -90,9 +96,20 @@ def compute_advantages(
 ) -> tuple[Tensor, Tensor]:
     """Return advantages and value targets of a rollout, each float[steps] or [steps, copies]."""
     gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)
+    places, kinds = list_rows(ends.astype(np.int64).tobytes(), ends.shape)
+    q.mark_rows(kinds)
+
+    before = {f"the values before {name[9:]}": at + ends.size for name, at in places.items()}
+
+    def take(name: str, array: Array | Tensor) -> Tensor:
+        pool = torch.cat([torch.as_tensor(array).ravel(), torch.as_tensor(values).ravel()])
+        known = {**places, **before} if name == "next values are" else places
+        return pool[q.choose(name, known)]
+
     # Some frameworks store the value at a time limit with the reward, and drop it at any end.
     after = np.concatenate([values[1:], next_values[-1:]])
-    bonus = GAMMA * next_values * (ends == TRUNCATED)
+    is_cut = q.name("the time limits that add a value", ends == TRUNCATED).numpy()
+    bonus = GAMMA * next_values * is_cut
     forms = {
         "those of the next states": (rewards, next_values, TERMINATED),
         "those of the following steps, at time limits in the reward": (rewards + bonus, after, 0),
@@ -107,22 +124,27 @@ def compute_advantages(
     }
     over = {"any end": masks["any end"], **masks}
     masks = masks if last else over
-    final = q.name("the mask of next values", q.choose("next values are dropped at", masks))
-    stops = q.name("the mask of sums", q.choose("sums stop at", over))
+    final, stops = (
+        take("ends are", torch.as_tensor(1.0 * q.choose(name, cuts)))
+        for name, cuts in (("next values are dropped at", masks), ("sums stop at", over))
+    )
+    final, stops = q.name("the mask of next values", final), q.name("the mask of sums", stops)
     q.join("the mask of ends", ("the mask of next values", "the mask of sums"))
-    reward, value = q.name("the reward", paid), q.name("the value", values)
-    following = q.name("the next value", seen)
+    reward, value = (
+        q.name("the reward", take("rewards are", paid)),
+        q.name("the value", take("values are", values)),
+    )
+    following = q.name("the next value", take("next values are", seen))
     discounted = q.name("the discounted next value", gamma * (1 - final) * following)
     target = q.name("the one-step target", reward + discounted)
     error = q.name("the one-step error", target - value)
     decay = q.name("the discount of sums", gamma * lam)
     share = q.name("the share of later errors", decay * (1 - stops))
-    sums: list[Tensor] = []
-    later = torch.zeros_like(error[0])
-    for step in reversed(range(len(error))):
-        later = error[step] + share[step] * later
-        sums.insert(0, later)
-    advantage = q.name("the advantage", torch.stack(sums))
+    # Each sum is its error and a share of the next one: a triangular system per environment.
+    errors, shares = (x.broadcast_to(value.shape).reshape(len(value), -1).T for x in (error, share))
+    system = torch.eye(len(value)) - torch.diag_embed(shares[:, :-1], offset=1)
+    sums = torch.linalg.solve_triangular(system, errors[..., None], upper=True)[..., 0]
+    advantage = q.name("the advantage", sums.T.reshape(value.shape))
     return advantage, q.name("the value's target", advantage + q.name("the value added", value))
 
 
@@ -161,9 +183,9 @@ def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str
 
     Args:
         found: Derivatives of the objective by log-probabilities, of one minibatch after another.
-        minibatches: Advantages, new and old log-probabilities of each.
+        minibatches: What each is computed from.
     """
-    measured = np.split(found, np.cumsum([len(new) for _, new, _ in minibatches])[:-1])
+    measured = np.split(found, np.cumsum([len(each.new) for each in minibatches])[:-1])
     parts = [functools.partial(compute_policy_slopes, minibatch=each) for each in minibatches]
     return find_changed_quantity(parts, measured, measure_angle)
 
@@ -173,10 +195,10 @@ def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: 
 
     Args:
         found: Derivatives of the loss by values, of one minibatch after another.
-        minibatches: New and old values and returns of each.
+        minibatches: What each is computed from.
         clips: Whether values are clipped.
     """
-    measured = np.split(found, np.cumsum([len(now) for now, _, _ in minibatches])[:-1])
+    measured = np.split(found, np.cumsum([len(each.new) for each in minibatches])[:-1])
     parts = [
         functools.partial(compute_value_slopes, minibatch=each, clips=clips) for each in minibatches
     ]

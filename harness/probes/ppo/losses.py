@@ -89,37 +89,21 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
     measured = np.concatenate([measurements.solve_surrogate_slope(run, step)[0] for step in steps])
     weight = measurements.get_advantage_weights(run)[rows]
-    plain, inside = weight * ratio, np.abs(ratio - 1) <= CLIP
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
-    cut, beyond = (weight * np.log(ratio) > 0) & (np.abs(np.log(ratio)) > CLIP), expected == 0
-    others = {
-        "not clipped": plain,
-        "clipped from above only": np.where(beyond & (ratio < 1), plain, expected),
-        "clipped from below only": np.where(beyond & (ratio > 1), plain, expected),
-        "the ratio is that of the old policy to the new one": -formulas.compute_surrogate_slope(
-            weight, 1 / ratio, CLIP
-        ),
-        "the log ratio is cut at the clip range, not the distance of the ratio from 1": plain
-        * ~cut,
-        "the clipped objective alone, without the minimum": np.where(inside, plain, 0.0),
-        "the larger of both objectives, not the smaller": plain * (inside | beyond),
-    }
-    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
-    parts = (np.split(array, cuts) for array in (weight, ratio, plain, inside))
-    others["the smaller of both objectives' means over the minibatch"] = np.concatenate(
-        [
-            p if np.mean(w * r) <= np.mean(w * np.clip(r, 1 - CLIP, 1 + CLIP)) else p * i
-            for w, r, p, i in zip(*parts, strict=True)
-        ]
-    )
     clipped = [_list_clipped_action_slopes(run, step) for step in steps]
-    others |= {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
+    others = {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("probability ratio", ratio), others
     )
-    given = (np.split(array, cuts) for array in (weight, np.log(ratio), np.zeros_like(ratio)))
-    explain = functools.partial(_explain_policy_slopes, measured, [*zip(*given, strict=True)])
+    explain = functools.partial(explain_policy_loss, run, steps)
     return dataclasses.replace(answer, explain=explain)
+
+
+def explain_policy_loss(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> str:
+    """Return which quantity of the policy loss of a first rollout is another one, else nothing."""
+    found = [measurements.solve_surrogate_slope(run, step)[0] for step in steps]
+    minibatches = [measurements.read_policy_minibatch(run, step) for step in steps]
+    return _explain_policy_slopes(np.concatenate(found), minibatches)
 
 
 def _explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
@@ -258,20 +242,12 @@ def _measure_value_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     old = measurements.predict_values(run.weights, seen)[rows]
     returns = run.record.stored["returns"][rows]
     plain, inside = now - returns, np.abs(now - old) < CLIP
-    clipped = old + np.clip(now - old, -CLIP, CLIP) - returns
-    smaller = inside | (plain**2 < clipped**2)
-    others = {
-        "the clipped error alone, so no pull beyond the range": np.where(inside, plain, 0.0),
-        "the smaller of both errors": np.where(smaller, plain, 0.0),
-        "not clipped": plain,
-    }
+    others = {"the clipped error alone, so no pull beyond the range": np.where(inside, plain, 0.0)}
     expected = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
     answer = measurements.sort_measurement(
         measured, expected, AnswerAxis("change of the prediction", now - old), others
     )
-    cuts = np.cumsum([len(step.observations) for step in steps])[:-1]
-    given = (np.split(array, cuts) for array in (now, old, returns))
-    minibatches = [*zip(*given, strict=True)]
+    minibatches = [_read_value_minibatch(run, s, 0, run.record.stored["returns"]) for s in steps]
     explain = functools.partial(_explain_value_slopes, True, measured, minibatches)
     return dataclasses.replace(answer, explain=explain)
 
@@ -500,7 +476,7 @@ def _compare_policy_slopes(
     return (
         *(slope, formulas.compute_surrogate_slope(weight, ratio, CLIP)),
         formulas.compute_surrogate_slope(np.full_like(weight, weight.mean()), ratio, CLIP),
-        (weight, log_ratio, np.zeros_like(ratio)),
+        measurements.read_policy_minibatch(run, step, rollout),
     )
 
 
@@ -513,9 +489,21 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
     )
     now = measurements.predict_values(step.before, seen[rows])
     due, mean = (2 * VALUE_COEFFICIENT * (now - of) for of in (returns[rows], returns[rows].mean()))
-    old = measurements.predict_values(start, seen[rows])
     found = measurements.solve_value_slope(run, step, rollout)
-    return found, due, mean, (now, old, returns[rows])
+    return found, due, mean, _read_value_minibatch(run, step, rollout, returns)
+
+
+def _read_value_minibatch(
+    run: ProbeRun, step: OptimizerStepRecord, rollout: int, returns: Array
+) -> Minibatch:
+    seen = measurements.get_rollout_observations(run, rollout)
+    rows = measurements.find_rollout_rows(run, step, rollout)
+    number, _ = measurements.count_minibatches_before(run, step)
+    number %= -(-len(seen) // run.hyperparameters.minibatch_size)
+    start, now = measurements.get_rollout_weights(run, rollout), step.before
+    old, new = (measurements.predict_values(weights, seen) for weights in (start, now))
+    goals, olds = (measurements.list_other_numbers(array, rows, number) for array in (returns, old))
+    return Minibatch(goals, new[rows], olds)
 
 
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (

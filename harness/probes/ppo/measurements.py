@@ -3,6 +3,7 @@
 Rollouts are numbered from 0; `step` is always an optimizer step whose gradients were saved.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedTransition
 from parallax.harness.probes.experiments import ProbeRun
-from parallax.harness.probes.measurements import merge_steps
+from parallax.harness.probes.measurements import describe_observations, merge_steps
 from parallax.harness.probes.ppo.experiments import GAMMA, LAMBDA
 from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
 from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
@@ -23,8 +24,23 @@ from parallax.harness.probes.results import AnswerAxis
 
 Rollout = tuple[Array, Array, Array, Array]
 """Rewards, values, next values and ends of each step, float[steps] or [steps, copies]."""
-Minibatch = tuple[Array, Array, Array]
-"""Advantages, new and old log-probabilities of a minibatch, or new and old values and returns."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Minibatch:
+    """What a loss of a minibatch is computed from, float[rows].
+
+    Attributes:
+        goal: Advantages, or returns, and those that are taken by mistake, by name.
+        new: Log-probabilities, or values, of the trained network.
+        old: The same of the network that collected the rollout; with mistakes as well.
+    """
+
+    goal: Mapping[str, Array]
+    new: Array
+    old: Mapping[str, Array]
+
+
 BOTH_NETWORKS = {"policy", "value"}
 """Networks that learn from a minibatch."""
 
@@ -115,7 +131,9 @@ def find_rollout_rows(
     seen = get_rollout_observations(run, rollout)
     rows = [np.flatnonzero((seen == row).all(axis=1)) for row in step.observations]
     if any(len(found) != 1 for found in rows):
-        raise UnmeasuredError("the policy was not shown transitions of the rollout")
+        unknown = [o for o, at in zip(step.observations, rows, strict=True) if len(at) != 1]
+        which = describe_observations(run, unknown)
+        raise UnmeasuredError(f"the policy was not shown transitions of the rollout{which}")
     return np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
 
 
@@ -161,15 +179,64 @@ def predict_values(weights: Parameters, rows: Array) -> Array:
 
 def compute_log_ratio(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Array:
     """Return the log ratio of new to old probability of a minibatch's actions, float[rows]."""
-    rows, x = find_rollout_rows(run, step, rollout), compute_samples(run, rollout)
-    seen = get_rollout_observations(run, rollout)[rows]
-    new = formulas.compute_normal_log_prob(x[rows], *compute_policy_gaussian(step.before, seen))
-    return np.asarray(
-        new
-        - formulas.compute_normal_log_prob(
-            x[rows], *compute_policy_gaussian(get_rollout_weights(run, rollout), seen)
-        )
+    policies = step.before, get_rollout_weights(run, rollout)
+    new, old = (compute_log_probs(run, weights, rollout) for weights in policies)
+    return (new - old)[find_rollout_rows(run, step, rollout)]
+
+
+def compute_log_probs(run: ProbeRun, weights: Parameters, rollout: int = 0) -> Array:
+    """Return the log-probabilities of a rollout's actions under a policy, float[steps]."""
+    gaussian = compute_policy_gaussian(weights, get_rollout_observations(run, rollout))
+    return formulas.compute_normal_log_prob(compute_samples(run, rollout), *gaussian)
+
+
+def read_policy_minibatch(run: ProbeRun, step: OptimizerStepRecord, rollout: int = 0) -> Minibatch:
+    """Return what the policy loss of a minibatch is computed from; see `Minibatch`."""
+    rows, advantages = find_rollout_rows(run, step, rollout), get_advantage_weights(run, rollout)
+    number, steps = count_minibatches_before(run, step)
+    begun = number - number % -(-len(advantages) // run.hyperparameters.minibatch_size)
+    policies = {
+        "the policy that collected them": get_rollout_weights(run, rollout),
+        "the policy of now, so that ratios are 1": step.before,
+        "the policy of the epoch's start, renewed in each epoch": steps[begun].before,
+        "the policy before the previous minibatch": steps[max(number - 1, 0)].before,
+        "the policy of the first rollout": run.weights,
+    }
+    old = {n: compute_log_probs(run, weights, rollout) for n, weights in policies.items()}
+    (due, *_) = old.values()
+    return Minibatch(
+        list_other_numbers(advantages, rows, number - begun),
+        compute_log_probs(run, step.before, rollout)[rows],
+        {f"those of {name}": array[rows] for name, array in old.items()}
+        | list_other_numbers(due, rows, number - begun),
     )
+
+
+def count_minibatches_before(
+    run: ProbeRun, step: OptimizerStepRecord
+) -> tuple[int, list[OptimizerStepRecord]]:
+    """Return how many steps of the same rollout were before a step, and all its steps."""
+    steps = [s for s in list_gradient_steps(run) if s.before and s.env_steps == step.env_steps]
+    return next(number for number, each in enumerate(steps) if each is step), steps
+
+
+def list_other_numbers(array: Array, rows: NDArray[np.intp], number: int) -> dict[str, Array]:
+    """Return the numbers of a minibatch, and those of other rows by mistake, float[rows], by name.
+
+    Args:
+        array: Numbers of a rollout.
+        rows: Rows of the minibatch.
+        number: Number of the minibatch in its epoch.
+    """
+    places = np.arange(len(rows))
+    others = {
+        "the minibatch": rows,
+        "the steps before": rows - 1,
+        "the steps after": rows + 1,
+        "the rollout's rows in order, not shuffled as the other data": number * len(rows) + places,
+        "the same places in the rollout's first rows": places,
+    }
+    return {f"those of {name}": array[at % len(array)] for name, at in others.items()}
 
 
 def solve_surrogate_slope(

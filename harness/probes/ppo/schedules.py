@@ -23,6 +23,7 @@ from parallax.harness.probes.ppo.experiments import (
     PPO_CODE,
     PPO_PAPER,
 )
+from parallax.harness.probes.ppo.losses import explain_policy_loss
 from parallax.harness.probes.ppo.measurements import find_rollout_rows, get_snapshot_step
 from parallax.harness.probes.probe import (
     LOOP,
@@ -239,7 +240,11 @@ def _measure_constant_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
         CLIP * _measure_clip_factor(cache, *_find_ratio_near_clip(cache, sign))
         for sign in (1.0, -1.0)
     ]
-    return ProbeMeasurement(np.array(value), np.full(2, CLIP))
+    words, run = "", experiments.run_full_batches(cache)
+    if not np.allclose(value, CLIP, rtol=4 * CLIP_BRACKET):
+        words = explain_policy_loss(run, measurements.list_later_steps(run))
+        words = f"in later epochs, {words}" if words else ""
+    return ProbeMeasurement(np.array(value), np.full(2, CLIP), meaning=words)
 
 
 def _find_ratio_near_clip(

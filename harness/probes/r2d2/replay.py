@@ -7,8 +7,9 @@ import numpy as np
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, OptimizerStepRecord
-from parallax.harness.probes.dqn.exploration import NO_EVENT, compute_longest_interval
+from parallax.harness.probes.dqn.exploration import compute_longest_interval
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.counts import NO_EVENT
 from parallax.harness.probes.measurements import MAX_UPDATES, list_network_steps
 from parallax.harness.probes.probe import (
     LOOP,

@@ -23,6 +23,7 @@ from parallax.harness.probes.formula_changes import (
 )
 from parallax.harness.probes.ppo import changed_formulas
 from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
+from parallax.harness.probes.ppo.measurements import Minibatch
 
 RNG = np.random.default_rng(0)
 REWARD, FIRST, SECOND = RNG.normal(size=(3, 24))
@@ -118,9 +119,14 @@ def make_minibatch():
     return advantages, old + RNG.normal(scale=0.4, size=32), old
 
 
+def name_minibatch(goal, new, old):
+    others = {"those of the steps after": goal[::-1] ** 2}
+    return Minibatch({"those of the minibatch": goal} | others, new, {"the old ones": old})
+
+
 def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
-    advantages, new, old = minibatch = make_minibatch()
-    ratio = np.exp(new - old)
+    advantages, new, old = make_minibatch()
+    minibatch, ratio = name_minibatch(advantages, new, old), np.exp(new - old)
     paper = formulas.compute_surrogate_slope(advantages, ratio, CLIP)
     mine = changed_formulas.compute_policy_slopes(FormulaQuantities(), minibatch).numpy()
     assert np.allclose(mine, paper)
@@ -131,10 +137,14 @@ def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
     assert "without clipping" in changed_formulas.explain_policy_slopes(
         advantages * ratio, [minibatch]
     )
+    other = formulas.compute_surrogate_slope(advantages[::-1] ** 2, ratio, CLIP)
+    words = changed_formulas.explain_policy_slopes(other, [minibatch])
+    assert words == "advantages are those of the steps after"
 
 
 def test_value_slopes_are_those_of_the_authors_code_and_a_change_is_named():
-    now, old, returns = minibatch = make_minibatch()
+    now, old, returns = make_minibatch()
+    minibatch = name_minibatch(returns, now, old)
     paper = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
     mine = changed_formulas.compute_value_slopes(FormulaQuantities(), minibatch, True).numpy()
     assert np.allclose(mine, paper)
@@ -181,6 +191,14 @@ def test_advantages_are_those_of_the_paper_and_a_change_is_named():
         explain(paper + next_values, of_targets=True)
         == "the next value in place of the value added"
     )
+    estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA)
+    masks, is_cut = (ends == TERMINATED, ends > 0), ends == TRUNCATED
+    lost = estimate(np.where(ends == TERMINATED, 0, rewards), values, next_values, *masks)
+    assert explain(lost) == "the reward is missing, at terminations"
+    before = np.where(is_cut, np.roll(next_values, 1), next_values)
+    assert explain(estimate(rewards, values, before, *masks)).endswith("at time limits")
+    last = estimate(np.full(24, rewards[-1]), values, next_values, *masks)
+    assert explain(last) == "the reward is that of the last row of the rollout"
     # As in a buffer of observations: an end that is ignored leads to the next step's value.
     after = np.append(values[1:], next_values[-1])
     paid = rewards + GAMMA * next_values * (ends == TRUNCATED)
@@ -209,6 +227,22 @@ def test_advantages_are_those_of_the_paper_and_a_change_is_named():
         of_targets=False,
     )
     assert explain(found.ravel()) == ""
+    given, kinds = (copies[0][:, [0, 0]], *copies[1:3]), copies[3]
+    columns = [
+        estimate(*(c[:, i] for c in given), kinds[:, i] == TERMINATED, kinds[:, i] > 0)
+        for i in (0, 1)
+    ]
+    words = explain(np.stack(columns, axis=1).ravel())
+    assert words == "the reward is that of the first environment"
+
+
+def test_choices_are_combined():
+    def compute(q):
+        one = q.choose("one", {"right": FIRST, "wrong": FIRST**2})
+        return torch.as_tensor(one + q.choose("other", {"right": SECOND, "wrong": SECOND**3}))
+
+    words = find_changed_quantity([compute], [FIRST**2 + SECOND**3], measure_distance)
+    assert words == "one: wrong, not right; other: wrong, not right"
 
 
 def test_actions_and_epsilons_are_explained():
@@ -220,6 +254,9 @@ def test_actions_and_epsilons_are_explained():
     assert explain(np.clip(1 + half + 0.2 * noise, -1, 3)) == ""
     assert "in its units" in explain(np.clip(1 + half + 0.1 * noise, -1, 3))
     assert "nowhere" in explain(1 + half + 0.2 * noise)
+    assert "factor of the action before" in explain(1 + half * 0.1 * noise)
+    falling = np.clip(1 + half + 0.2 * noise / np.arange(1, 25), -1, 3)
+    assert "is divided by the number of the row in the run" in explain(falling)
     steps = np.arange(40.0)
     due = np.where(steps < 4, 1.0, np.maximum(1 - 0.9 * steps / 30, 0.1))
     explain = functools.partial(explain_epsilon, steps=steps, line=(1.0, 0.1, 30.0), warm_up=4)

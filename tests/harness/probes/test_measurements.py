@@ -3,10 +3,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parallax.harness.probes.families.counts import compare_counts
 from parallax.harness.probes.families.randomness import describe_shuffles
 from parallax.harness.probes.measurements import (
     TargetShares,
     describe_detour,
+    describe_observations,
+    list_other_rows,
+    list_row_kinds,
     measure_target_shares,
 )
 from parallax.harness.probes.probe import Probe, compare_arrays, run_probe
@@ -98,3 +102,46 @@ def test_a_library_that_refuses_nan_leaves_a_probe_unmeasured():
     cache = SimpleNamespace(adapter=adapter, describe_infinite_actions=lambda algorithm: "")
     probe = Probe("ppo.nan", "", "", "", measure, lambda comparison, measurement: "")
     assert "numbers are NaN" in run_probe(probe, {"sb3": cache}).answers["sb3"].unmeasured
+
+
+def test_other_rows_are_those_of_other_steps_episodes_and_environments():
+    ends = np.array([[0, 0], [1, 0], [0, 2], [0, 0]])
+    found = list_other_rows(ends)
+    assert found["the step before"][:, 0].tolist() == [6, 0, 2, 4]
+    assert found["the step after in the episode"][:, 0].tolist() == [2, 2, 6, 6]
+    assert found["the first step of the episode"].tolist() == [[0, 1], [0, 1], [4, 1], [4, 7]]
+    assert found["the last step of the episode"].tolist() == [[2, 5], [2, 5], [6, 5], [6, 7]]
+    assert found["the next environment"].tolist() == [[1, 0], [3, 2], [5, 4], [7, 6]]
+    assert found["an environment that ended then"][1:3].tolist() == [[2, 2], [5, 5]]
+    kinds = list_row_kinds(ends)
+    assert kinds["at first steps of episodes"][:, 0].tolist() == [True, False, True, False]
+    assert "at time limits" in kinds and "at time limits" not in list_row_kinds(ends[:2])
+
+
+def test_inputs_that_are_no_known_observations_are_described():
+    rows = np.arange(12.0).reshape(6, 2)
+    pairs = zip(rows, rows[1:], (0, 1, 0, 0, 1), strict=False)
+    steps = [SimpleNamespace(observation=o, next_observation=n, end=e) for o, n, e in pairs]
+    data = SimpleNamespace(resets=-1 - rows)
+    run = SimpleNamespace(experiment=SimpleNamespace(scripted_data=data), transitions=steps)
+    assert describe_observations(run, [rows[5]]) == ": last observations of episodes, for 1 inputs"
+    assert "observations of other steps, for 2" in describe_observations(run, rows[1:3])
+    assert "after a reset" in describe_observations(run, [-1 - rows[2]])
+    assert "zeros" in describe_observations(run, [np.zeros(2)])
+    assert describe_observations(run, [np.ones(2)]) == ""
+
+
+def test_wrong_counts_name_the_unit_in_which_they_are_counted():
+    hp = SimpleNamespace(train_freq=3, gradient_steps=1, batch_size=8)
+    run = SimpleNamespace(hyperparameters=hp, experiment=SimpleNamespace(n_envs=4))
+    names, due = ("steps", "updates", "moves", "warm-up"), np.array([36.0, 12, 5, 7])
+    assert compare_counts(run, names, due, due).meaning == ""
+    found = compare_counts(run, names, np.array([12.0, 48, 4, -1]), due).meaning
+    for words in (
+        "steps is 12, not 36",
+        "steps: once in 3, as if update cycles were counted",
+        "updates: 4 times, as if counted in steps of all environments",
+        "moves: one fewer",
+        "warm-up: never",
+    ):
+        assert words in found.split("; ")

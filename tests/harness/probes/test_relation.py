@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parallax.harness.probes.probe import ProbeMeasurement, make_entry_description
-from parallax.harness.probes.relation import describe_relation
+from parallax.harness.probes.relation import describe_course, describe_relation
 from parallax.harness.probes.results import AnswerComparison
 
 E = np.random.default_rng(0).normal(size=24)
@@ -65,12 +65,28 @@ def test_numbers_that_differ_may_be_a_sum_of_known_terms():
     assert describe_relation(found, due, terms) == "1 times the reward, for 9 of 24"
     kinds = np.where(FIRST, "at time limits", "within episodes")
     assert describe_relation(found, due, terms, kinds) == (
-        "1 times the reward, for 9 of 9 at time limits"
+        "1 times the reward, for 9 of 24 at time limits, of 9"
     )
     kinds[-1] = "at time limits"
-    assert describe_relation(found, due, terms, kinds).endswith("for 9 of 10 at time limits")
+    assert describe_relation(found, due, terms, kinds).endswith("at time limits, of 10")
     kinds[0] = "at terminations"
-    assert describe_relation(found, due, terms, kinds).endswith("for 9 of 24")
+    assert describe_relation(found, due, terms, kinds).endswith("24, none within episodes")
+    kinds = [f"{kind}; in update {1 + (row < 12)}" for row, kind in enumerate(kinds)]
+    words = describe_relation(found, due, terms, kinds)
+    assert words.endswith("24, none within episodes in update 2, of 12")
+
+
+def test_courses_are_described():
+    steps = np.arange(20.0)
+    due = np.maximum(1 - steps / 10, 0.2)
+    assert describe_course(due, due, steps) == ""
+    early = np.where(steps < 4, due, 0.0)
+    words = describe_course(early, due, steps)
+    assert words.startswith("as due before step 4, drops at once from 0.7 to 0 at step 4, falls by")
+    assert words.endswith("by 0.1 at a time, 3 times, ends at 0, not 0.2")
+    words = describe_course(np.maximum(1 - steps / 20, 0.2), due, steps)
+    assert words == "as due before step 1, falls by 0.05 at a time, 15 times"
+    assert describe_course(np.ones(20), due, steps) == "as due before step 1: always 1"
 
 
 def describe_entries(value, expected):
