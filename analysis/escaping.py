@@ -22,10 +22,12 @@ _BACKTICKS = re.compile(r"\\.|`+")
 _HTML = re.compile(r"\\.|<(?=[A-Za-z/!?])")
 # A link or picture, and the targets of our links: files beside the page, and its sections.
 _LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
-_DEFINITION = re.compile(r"^(\s*)\[(?=[^\]]*\]:)", re.MULTILINE)
+_DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)", re.MULTILINE)
+_ADDRESS = re.compile(r"\\.|(?<=:)/(?=/)|\bwww(?=\.)", re.I)  # becomes a link in repositories
 _PIPE = re.compile(r"\\.|\|")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# The last four, full-width, count as the first four in some spreadsheets.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def finish_markdown(text: str) -> str:
@@ -97,6 +99,7 @@ def _escape_text(text: str) -> str:
         return found[0] if ours else "\\" + found[0]
 
     escaped = _HTML.sub(tag, text)
+    escaped = _ADDRESS.sub(lambda found: found[0] + "\\" * ("\\" not in found[0]), escaped)
     return _DEFINITION.sub(r"\1\\[", _LINK.sub(link, escaped))
 
 

@@ -75,7 +75,7 @@ _ENDPOINT = re.compile(r"final|auc|last-[1-9]\d{0,3}|steps-([1-9]\d?|100)")
 DEFAULT_CHECKPOINT_MINUTES = 20.0
 """Minutes between checkpoints unless configured."""
 
-_DEFAULT_EVALUATIONS = 10
+_DEFAULT_EVALUATIONS, _MAX_STEPS = 10, 2**53
 _FOLDER_NAMES = ("study", "framework", "algorithm", "env", "hps")
 _MAX_VARIANT_LENGTH = 120
 _MAX_NAME_BYTES = 200
@@ -147,7 +147,7 @@ class RunSpec:
     hps: str = bounded_field()
     alignment: str = bounded_field(choices=ALIGNMENTS)
     seed: int = bounded_field(minimum=0, maximum=2**32 - 1)
-    steps: int = bounded_field(minimum=1, maximum=2**53)
+    steps: int = bounded_field(minimum=1, maximum=_MAX_STEPS)
     eval_every: int = bounded_field(minimum=1, maximum=2**53)
     eval_episodes: int = bounded_field(minimum=1, maximum=2**53)
     evaluation_seed: int = bounded_field(minimum=0, maximum=2**53)
@@ -275,6 +275,8 @@ def _fill_evaluation_interval(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values with `eval_every` at a tenth of the steps if it is not set."""
     steps = values["steps"]
     if values["eval_every"] is not None or not isinstance(steps, int | float):
+        return values
+    if not 0 < steps <= _MAX_STEPS:  # which `_check_fields` says
         return values
     return {**values, "eval_every": max(1, math.ceil(steps / _DEFAULT_EVALUATIONS))}
 
@@ -450,6 +452,11 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
             isinstance(name, str) and (":" in name) == (":" in form) for name in names
         ):
             raise SpecError(f"diagnosis.{key}={format_value(names)} must list checks as {form}.")
+    for key in ("periods", "thresholds"):
+        if not isinstance(settings.get(key, {}), Mapping):
+            raise SpecError(
+                f"diagnosis.{key}={format_value(settings[key])} must hold numbers by check."
+            )
     periods = {"period": settings.get("period")} | {
         f"{name}.period": value for name, value in settings.get("periods", {}).items()
     }

@@ -437,13 +437,25 @@ def write_bit_generator(bits: Any, state: State) -> None:
     """Set the state of a NumPy bit generator.
 
     Raises:
-        StateMismatchError: It is of another kind.
+        StateMismatchError: It is of another kind, or reads outside its buffer.
     """
+    check_buffer_positions(state)
     if type(bits).__name__ != state["bit_generator"]:
         raise StateMismatchError(
             f"a generator is a {type(bits).__name__} and was a {state['bit_generator']}"
         )
     bits.state = state
+
+
+def check_buffer_positions(state: State) -> None:
+    """Check the positions that NumPy's generators read their buffers at; NumPy does not.
+
+    Raises:
+        StateMismatchError: One is outside the buffer.
+    """
+    for place, name, size in ((state["state"], "pos", 624), (state, "buffer_pos", 4)):
+        if not 0 <= place.get(name, 0) <= size:
+            raise StateMismatchError(f"a generator reads at {name}={place[name]} of {size}")
 
 
 def _read_random_state(legacy: np.random.RandomState, read: Callable[[Any], State]) -> State:
@@ -452,6 +464,7 @@ def _read_random_state(legacy: np.random.RandomState, read: Callable[[Any], Stat
 
 def _write_random_state(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
     live = np.random.RandomState() if live is None else live
+    check_buffer_positions(state)
     live.set_state(state)
     return live
 

@@ -41,6 +41,7 @@ MAX_HEARTBEAT_PERIOD = 30.0
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]  # later dates have no name
+Duration = Annotated[float, msgspec.Meta(ge=0, le=1e10)]  # in seconds, as checkpoints count on
 
 LOCK_FOLDER = ".lease"
 _OWNER_FILE = "owner.json"

@@ -72,7 +72,7 @@ _NAMES = ("study", "env", "algorithm", "hps", "framework", "variant")
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
 # The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
-_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**24, 2**28
+_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**23, 2**28
 _MOST_JSON = 2**21  # bytes of a record
 _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
@@ -133,6 +133,8 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     names = [name for name in PACKED_SCHEMA.names if name in there.names]
     schema = pyarrow.schema([PACKED_SCHEMA.field(name) for name in names])
     check_size(file.metadata.num_rows, _MOST_ROWS, "rows")
+    if not file.metadata.num_rows:
+        raise UnusableError("it has no runs")
     groups = read_column_sizes(opened, _MOST_FOOTER)
     bytes_by_group = [sum(column.uncompressed for column in group) for group in groups]
     # No row is larger than all of its group's columns: dictionaries count as well.

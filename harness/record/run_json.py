@@ -146,8 +146,8 @@ class RunProvenance(Struct, frozen=True):
 class ReferenceReturns(Struct, frozen=True):
     """Returns of a policy without training on the run's task: mean, deviation, and episodes."""
 
-    mean: Annotated[float, Meta(ge=-1e300, le=1e300)]
-    sd: Annotated[float, Meta(ge=0, le=1e300)]
+    mean: Annotated[float, Meta(ge=-1e100, le=1e100)]  # its square must be finite
+    sd: Annotated[float, Meta(ge=0, le=1e100)]
     episodes: Positive
 
 

@@ -64,13 +64,7 @@ class TraceWriter:
             self._sink = pyarrow.OSFile(str(self._path), "wb")
             self._writer = pyarrow.ipc.new_stream(self._sink, _TRACE_SCHEMA)
         if self._steps:
-            columns = [
-                pyarrow.array(values, kind)
-                for values, kind in zip(
-                    (self._steps, self._metrics, self._values), _TRACE_SCHEMA.types, strict=True
-                )
-            ]
-            self._writer.write_batch(pyarrow.record_batch(columns, schema=_TRACE_SCHEMA))
+            self._writer.write_batch(self._make_batch())
             self._steps, self._metrics, self._values = [], [], []
         self._sink.flush()
 
@@ -89,10 +83,18 @@ class TraceWriter:
             self.append()
             with pyarrow.ipc.open_stream(pyarrow.py_buffer(state["stream"].tobytes())) as stream:
                 for batch in stream:
+                    batch.validate(full=True)  # else places of texts may lie outside the memory
                     self._writer.write_batch(batch)
             self._sink.flush()
         self._steps, self._values = state["steps"].tolist(), state["values"].tolist()
         self._metrics = list(state["metrics"])
+        self._make_batch()
+
+    def _make_batch(self) -> Any:
+        """Return the new values as a batch; raises a ValueError or TypeError for other types."""
+        values = (self._steps, self._metrics, self._values)
+        columns = [pyarrow.array(*pair) for pair in zip(values, _TRACE_SCHEMA.types, strict=True)]
+        return pyarrow.record_batch(columns, schema=_TRACE_SCHEMA)
 
     def close(self) -> None:
         """Ends the stream."""
@@ -143,6 +145,8 @@ def _open_trace(path: Path) -> Iterator[Any]:
                 yield reader
     except FileNotFoundError as error:
         raise UnusableError(f"missing {path.name}") from error
+    except KeyError as error:  # of `read_dictionary`
+        raise UnusableError(f"corrupted {path.name}: has no column 'metric'") from error
     except Exception as error:  # damaged files raise a dozen different types
         raise UnusableError(f"corrupted {path.name}: {summarize_error(error)}") from error
 

@@ -27,11 +27,12 @@ from parallax.harness.contract.state_codec import (
     StateReader,
     StateWriter,
     UnsupportedStateError,
+    check_buffer_positions,
     make_stateless_codec,
 )
 from parallax.harness.record.checkpoints import CheckpointStore, LoadedCheckpoint
 from parallax.harness.record.files import UnusableError, to_plain_json
-from parallax.harness.record.lock import FolderDeletedError, LockLostError
+from parallax.harness.record.lock import Count, Duration, FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.train.prepare import PreparedRun, describe_translation
 from parallax.harness.train.stop_signals import StopRequest
@@ -51,6 +52,15 @@ class CheckpointPart:
 
     state: Callable[[], Any]
     load_state: Callable[[Any], None]
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    """What must be known of a checkpoint before its state is loaded."""
+
+    step: Count
+    seconds: Duration
+    cpu_seconds: float = math.nan
+    identity: dict[str, Any] = {}
 
 
 class ResumeError(Exception):
@@ -93,25 +103,29 @@ def iterate_resume_points(
     """Yield the checkpoints to resume from, the best first; the last is None, the start."""
     for number in checkpoints.numbers():
         try:
-            if refusal := _describe_identity_difference(checkpoints.about(number), own):
+            about = msgspec.convert(checkpoints.about(number), _Metadata)
+            if refusal := _describe_identity_difference(about.identity, own):
                 say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
                 continue
             loaded = checkpoints.load(number)
         except UnusableError as error:
             say(f"Checkpoint {number} cannot be gone on from: it {error}.")
             continue
+        except msgspec.ValidationError as error:
+            say(f"Checkpoint {number} cannot be gone on from: it is damaged ({error}).")
+            continue
         yield loaded
     yield None
 
 
-def _describe_identity_difference(about: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    then = about.get("identity", {})
+def _describe_identity_difference(then: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     for part, now in own.items():
         before = then.get(part)
         if before == now:
             continue
         if isinstance(before, dict) and isinstance(now, dict):
-            name = min(n for n in before.keys() | now.keys() if before.get(n) != now.get(n))
+            changed = [n for n in before.keys() | now.keys() if before.get(n) != now.get(n)]
+            name = min(changed, key=str)  # a file may have names of several types
             if part == "adapter":
                 return f"{name} of the adapter is another one now"
             return f"{part}: {name} was {before.get(name)} and is {now.get(name)}"
@@ -406,6 +420,7 @@ def load_rng_state(state: State) -> None:
     """Restore the states that `read_rng_state` returned."""
     python = state["python"]
     random.setstate((python["version"], tuple(python["words"]), python["gauss"]))
+    check_buffer_positions(state["numpy"])
     np.random.set_state(state["numpy"])
     torch: Any = sys.modules.get("torch")
     if torch and state["torch"] is not None:

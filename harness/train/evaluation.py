@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +27,7 @@ from parallax.harness.contract.events import (
     TrainingEvents,
 )
 from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.lock import Count, Duration
 
 if TYPE_CHECKING:
     from parallax.envs.batched_env import BatchedEnv
@@ -38,6 +40,15 @@ UNTRAINED_INDEX = 2**31
 REFERENCE_INDEX = 2**31 + 1
 """Index of the episodes of policies without training."""
 MAX_CONSTANT_ACTIONS, MAX_REFERENCE_STEPS = 20, 2_000
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """State of a `PolicyEvaluator`."""
+
+    done: Count
+    next: Count
+    seconds: Duration
+    cpu_seconds: float = math.nan  # older states lack it
 
 
 class PolicyEvaluator:
@@ -77,9 +88,9 @@ class PolicyEvaluator:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continues from the progress that `state` returned."""
-        self._done, self._next = state["done"], state["next"]
-        self.seconds = state["seconds"]
-        self.cpu_seconds = state.get("cpu_seconds", math.nan)  # older states lack it
+        progress = msgspec.convert(state, _Progress)
+        self._done, self._next = progress.done, progress.next
+        self.seconds, self.cpu_seconds = progress.seconds, progress.cpu_seconds
 
     def measure_references(self) -> dict[str, dict[str, float | int]]:
         """Measure doing nothing and random actions, if no scores of them are published.

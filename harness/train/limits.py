@@ -219,7 +219,7 @@ ENV_BYTES = 2**18
 """Memory of one training environment, at least."""
 EPISODE_BYTES = 2**16
 """Memory of one environment of an evaluation, at least."""
-MOST_EVALUATIONS = 10**6
+MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
 THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
 """Threads that any machine may use, so that results of larger ones can be repeated."""
@@ -263,6 +263,16 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
         SpecError: A value is too large; names it, the largest that is possible, and how to train
             nevertheless.
     """
+    hyperparameters: Any = spec.hyperparameters
+    for name in ("epochs", "gradient_steps"):
+        value = getattr(hyperparameters, name, 0)
+        if value < 2:
+            continue
+        if hyperparameters.compute_update_schedule(spec.steps).total_gradient_steps > MOST_UPDATES:
+            raise SpecError(
+                f"hyperparameters.{name}={value} is too large: it means more than {MOST_UPDATES:,} "
+                f"gradient updates in steps={spec.steps}. Use a smaller value."
+            )
     if os.environ.get(VARIABLE) == "off":
         return
     threads = max(FEWEST_THREADS, THREADS_PER_CORE * machine.cores)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
+import msgspec
 import numpy as np
 
 from parallax.envs.make import (
@@ -25,6 +26,7 @@ from parallax.harness.contract.events import (
 )
 from parallax.harness.interventions.catalogue import collect_layers
 from parallax.harness.record.folder import RunFolder
+from parallax.harness.record.lock import Count
 from parallax.harness.record.npz_files import StoredPolicy
 from parallax.harness.train.checkpointing import (
     CheckpointManager,
@@ -157,7 +159,7 @@ class TrainingMonitor:
         }
 
     def _set_clock(self, steps: int) -> None:
-        self.events.steps = steps
+        self.events.steps = msgspec.convert(steps, Count)
 
     def weights(self) -> Weights:
         """Return the current values of all parameters."""

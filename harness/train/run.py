@@ -15,6 +15,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.upstream_code import silence_future_warnings
 from parallax.harness.interventions.catalogue import make_replacement
 from parallax.harness.record.checkpoints import LoadedCheckpoint
+from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import LockOwner
@@ -37,6 +38,8 @@ from parallax.harness.train.stop_signals import (
     block_stop_signals,
     describe_interruption,
 )
+
+_MAX_NOTE_LENGTH = 1_000
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
@@ -222,6 +225,7 @@ class _RunAttempt:
         return {"identity": self._own, "step": self.steps, **cost}
 
     def _add_note(self, text: str) -> None:
+        text = escape_unprintable(text[:_MAX_NOTE_LENGTH])  # may quote a file from somebody else
         self.notes.append(text)
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print(text, file=sys.stderr, flush=True)
@@ -281,7 +285,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
             "ended": time.time(),
             "seconds": seconds,
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
-            "training_cpu_seconds": None if math.isnan(training_cpu) else training_cpu,
+            "training_cpu_seconds": training_cpu if abs(training_cpu) < 1e10 else None,
             **({"parts": monitor.parts} if monitor and monitor.parts else {}),
         },
     )

@@ -15,6 +15,8 @@ from parallax.harness.record.files import escape_unprintable
 CHECKS = "parallax.checks"
 TASKS = "gymnasium.envs"
 _NAMES_PLACE = re.compile(r"[/\\:]|^[.~]")
+_DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_MODEL_FILE = "xml_file"
 
 
 def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> list[str]:
@@ -29,7 +31,8 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
       own need none.
     - `env_kwargs`: texts with a slash, a colon or at a tilde's or dot's beginning, with which some
-      tasks find a file (`xml_file`) or another task's module (`env_id`).
+      tasks find a file (`xml_file`) or another task's module (`env_id`), and names with dots, as
+      highway-env imports classes by (`config.other_vehicles_type`).
     - `diagnosis.extra_checks`: checks; those that an entry point registers need none.
     - `script`: a user's own copy of a training script, whose text is stored.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
@@ -59,7 +62,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
             f"a file or module: env.kwargs.{name}={text}"
             for name, value in spec.env_kwargs.items()
             for text in _list_texts(value)
-            if _NAMES_PLACE.search(text)
+            if _NAMES_PLACE.search(text) or (_DOTTED_NAME.fullmatch(text) and name != _MODEL_FILE)
         ]
         if spec.diagnosis["mode"] != "off":
             extra = spec.diagnosis.get("extra_checks", ())

@@ -273,6 +273,7 @@ def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_
         ({"env_id": "their_tasks:Maze-v0"}, ["their_tasks:Maze-v0"]),
         ({"config": {"files": ["a", "b\\c"]}}, ["b\\c"]),
         ({"config": {"../x": 1}}, ["../x"]),
+        ({"config": {"other_vehicles_type": "their_module.Car"}}, ["their_module.Car"]),
         ({"xml_file": "ant.xml", "mode": "easy", "size": 3, "flags": [True, None, 0.5]}, []),
     ],
 )

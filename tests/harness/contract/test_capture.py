@@ -131,6 +131,23 @@ def test_what_does_not_fit_is_refused():
         StateWriter().write(None, {"kind": "object", "class": "no.such:Thing", "attributes": {}})
 
 
+@pytest.mark.parametrize("kind", [np.random.MT19937, np.random.Philox])
+@pytest.mark.parametrize("position", [-1, 10**6])
+def test_a_generator_that_reads_outside_its_buffer_is_refused(kind, position):
+    state = StateReader().read(np.random.Generator(kind(0)))
+    inner = state["state"]
+    (inner["state"] if "pos" in inner["state"] else inner).update(
+        {"pos" if kind is np.random.MT19937 else "buffer_pos": position}
+    )
+    with pytest.raises(StateMismatchError, match=f"pos={position} of"):
+        StateWriter().write(np.random.Generator(kind(0)), state)
+    if kind is np.random.MT19937:
+        with pytest.raises(StateMismatchError, match=f"pos={position} of"):
+            StateWriter().write(
+                None, StateReader().read(np.random.RandomState(0)) | {"state": inner}
+            )
+
+
 def test_what_others_keep_is_left_alone():
     outside = Inner(np.zeros(1))
     web = Web()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 import re
 from pathlib import Path
 
@@ -75,8 +76,10 @@ def test_arguments_of_a_task_are_plain_values_by_name(given, words):
 def test_an_interval_of_evaluations_is_a_tenth_of_the_steps_rounded_up():
     for steps, expected in ((600, 60), (601, 61), (5, 1), (1, 1)):
         assert support.spec(algorithm="td3", steps=steps, eval_every=None).eval_every == expected
-    with pytest.raises(SpecError, match="steps='many' must be a whole number"):
-        make_run_spec(spec_to_dict(support.spec()) | {"steps": "many", "eval_every": None}, {}, {})
+    for steps in ("many", math.nan, math.inf):
+        with pytest.raises(SpecError, match=f"steps={steps!r} must be a whole number"):
+            given = {"steps": steps, "eval_every": None}
+            make_run_spec(spec_to_dict(support.spec()) | given, {}, {})
     assert support.spec(steps=600, eval_every=600).eval_every == 600
 
 

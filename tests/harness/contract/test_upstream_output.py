@@ -108,6 +108,8 @@ def test_scripts_have_names_of_plain_characters_and_texts_of_their_hash():
         ({"period": True}, "diagnosis.period=true must be"),
         ({"periods": {"loss": 0}}, "diagnosis.loss.period=0 must be"),
         ({"thresholds": {"loss": 2}}, None),
+        ({"thresholds": None}, "diagnosis.thresholds=null must hold numbers by check"),
+        ({"periods": ["loss"]}, "diagnosis.periods=.*loss.* must hold numbers by check"),
         ({"thresholds": {"loss": True}}, "diagnosis.loss.threshold=true must be a number"),
         ({"thresholds": {"loss": "2"}}, "diagnosis.loss.threshold=.*2.* must be a number"),
         ({"only": ["loss"]}, None),

@@ -57,6 +57,12 @@ def test_files_are_read_up_to_their_limits(path, monkeypatch, name, limit, words
         list(read_rows(path))
 
 
+def test_a_file_without_runs_says_so(tmp_path):
+    write_rows([], tmp_path / "rows")
+    with pytest.raises(UnusableError, match=r"^it has no runs$"):
+        list(read_rows(tmp_path / "rows"))
+
+
 def test_a_file_has_a_largest_number_of_rows(tmp_path, monkeypatch):
     """The limit is also that of the lists in a footer, which has one for each column."""
     write_rows([make_row(f"{number:02}") for number in range(60)], tmp_path / "rows")

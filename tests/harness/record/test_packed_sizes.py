@@ -58,8 +58,8 @@ def read(path):
         ("bytes after decoding", {"rows": 50_000, "run_json": "x" * 10_000}),
         ("bytes in one run_json", {"rows": 1, "run_json": "x" * 2**22}),
         ("bytes after decompression", {"rows": 10, "groups": 30, "run_json": "x" * 2**24}),
-        ("values in a column", {"rows": 1, "returns": [[0.0] * 2**20] * 20}),
-        ("bytes after decoding in 1 rows", {"rows": 1, "returns": [[0.0] * 2**20] * 15}),
+        ("values in a column", {"rows": 1, "returns": [[0.0] * 2**20] * 9}),
+        ("bytes after decoding in 1 rows", {"rows": 1, "returns": [[0.0] * 2**20] * 8}),
         ("values in a column", {"rows": 1000, "timesteps": [0] * 20_000}),
     ],
 )

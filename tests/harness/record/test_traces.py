@@ -60,6 +60,24 @@ def test_a_writer_goes_on_from_the_state_of_another_with_what_was_not_written_ye
     assert read_all(third) == {"step": [1, 1], "metric": ["a", "b"], "value": [0.5, 1.0]}
 
 
+@pytest.mark.parametrize(
+    "change", [{"stream": [0, 2**30, 2**30 + 4, 9]}, {"metrics": [1, 2]}, {"metrics": []}]
+)
+def test_a_state_that_reads_outside_its_memory_or_has_other_types_is_refused(folders, change):
+    first, second = map(trace.TraceWriter, folders)
+    first.record(1, {"QQQQ": 0.5, "WWWW": 1.0, "z": 2.0})
+    first.append()
+    first.record(2, {"a": 0.5, "b": 1.0})
+    state = first.state() | change
+    if "stream" in change:
+        raw = first.state()["stream"].tobytes()
+        places = [np.array(each, np.int32).tobytes() for each in ([0, 4, 8, 9], change["stream"])]
+        assert raw.count(places[0]) == 1
+        state["stream"] = np.frombuffer(raw.replace(*places), np.uint8)
+    with pytest.raises((ValueError, TypeError)):
+        second.load_state(state)
+
+
 def test_of_a_stream_that_is_cut_the_whole_batches_are_left(folders):
     writer = trace.TraceWriter(folders[0])
     sizes = []
@@ -90,6 +108,7 @@ def test_values_of_a_metric_are_those_of_its_name_also_where_names_are_missing(t
     ("columns", "words"),
     [
         ({"metric": ["a"], "step": [1]}, "^corrupted trace.parquet: has columns 'metric', 'step'$"),
+        ({"step": [1], "value": [0.5]}, "^corrupted trace.parquet: has no column 'metric'$"),
         (COLUMNS | {"more": [1, 2, 3]}, "has columns 'step', 'metric', 'value', 'more'"),
         (COLUMNS | {"value": [1, 2, 3]}, "has columns 'step', 'metric', 'value'"),
     ],

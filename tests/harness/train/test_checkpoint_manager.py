@@ -236,6 +236,20 @@ def test_a_game_goes_on_from_its_state():
         checkpointing._write_emulator(None, state, None)
 
 
+ABOUT = {"step": 1, "seconds": 0.5}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"step": "x"}, {"step": 2**60}, {"seconds": math.nan}, {"seconds": -1.0}, {"identity": [1]}],
+)
+def test_metadata_of_other_types_is_damage(change):
+    said = []
+    store = types.SimpleNamespace(numbers=lambda: [1], about=lambda number: ABOUT | change)
+    assert list(checkpointing.iterate_resume_points(store, {}, said.append)) == [None]
+    assert "it is damaged (Expected `" in said[0] and f"$.{next(iter(change))}" in said[0]
+
+
 @pytest.mark.parametrize(
     ("then", "now", "words"),
     [
@@ -249,13 +263,14 @@ def test_a_game_goes_on_from_its_state():
         ),
         ({"adapter": {"b.py": "1"}}, {"adapter": {"b.py": "2"}}, "b.py of the adapter is another"),
         ({"settings": {"x": 1}}, {"settings": 3}, "settings was {'x': 1} and is 3"),
+        ({"settings": {1: 2, "x": 1}}, {"settings": {}}, "settings: 1 was 2 and is None"),
     ],
 )
 def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, words):
     said = []
     store = types.SimpleNamespace(
         numbers=lambda: [3, 2, 1],
-        about=lambda number: {"identity": then if number > 1 else now},
+        about=lambda number: ABOUT | {"identity": then if number > 1 else now},
         load=lambda number: LoadedCheckpoint(number, {}, None),
     )
     found = list(checkpointing.iterate_resume_points(store, now, said.append))
@@ -274,7 +289,7 @@ def test_a_damaged_checkpoint_is_passed_over():
             raise UnusableError("is damaged")
         return LoadedCheckpoint(number, {}, None)
 
-    store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: {}, load=load)
+    store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: ABOUT, load=load)
     found = list(checkpointing.iterate_resume_points(store, {}, said.append))
     assert [one and one.number for one in found] == [1, None]
     assert said == ["Checkpoint 2 cannot be gone on from: it is damaged."]

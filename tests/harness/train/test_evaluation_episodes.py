@@ -5,6 +5,7 @@ import math
 import types
 
 import gymnasium
+import msgspec
 import numpy as np
 import pytest
 
@@ -210,6 +211,8 @@ def test_policies_are_evaluated_on_schedule_from_their_own_states(
     assert other.state() == state
     other.load_state({"done": 1, "next": 20, "seconds": 5.0})
     assert other.seconds == 5.0 and math.isnan(other.cpu_seconds)
+    with pytest.raises(msgspec.ValidationError, match="seconds"):
+        other.load_state(state | {"seconds": "5"})
 
 
 def test_an_evaluation_without_a_policy_or_with_a_number_that_is_not_finite_ends_the_run(evaluator):

@@ -116,7 +116,7 @@ def test_another_gpu_cannot_resume(machine_with_gpu, monkeypatch):
     assert before["device"] == "GPU of cuda"
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
     now = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
-    why = checkpointing._describe_identity_difference({"identity": before}, now)
+    why = checkpointing._describe_identity_difference(before, now)
     assert why == "device was GPU of cuda and is another"
     on_cpu = prepare_run(support.spec("sb3", "td3"), adapter)
     assert "device" not in checkpointing.describe_run_identity(on_cpu, adapter, {"files": {}})

@@ -61,6 +61,16 @@ def test_what_fits_is_not_refused():
     check_limits(short, TASK, SMALL)  # a buffer holds no more than the run's steps
 
 
+@pytest.mark.parametrize("name", ["epochs", "gradient_steps"])
+def test_updates_that_no_record_can_count_are_refused(name):
+    values = {"algorithm": "ppo" if name == "epochs" else "td3", "alignment": "exact"}
+    spec = support.spec(**values, hyperparameters={name: 10**400})
+    with pytest.raises(
+        SpecError, match=rf"^hyperparameters\.{name}=10+ is too large: it means more"
+    ):
+        check_limits(spec, TASK, ANY)
+
+
 def test_a_node_that_is_not_known_yet_may_be_large():
     spec = support.spec(threads=128, n_envs=50_000, steps=10**6)
     check_limits(spec, TASK, ANY)

@@ -2,6 +2,7 @@
 
 import types
 
+import msgspec
 import numpy as np
 import pytest
 import support
@@ -167,6 +168,8 @@ def test_a_state_has_all_parts_in_the_order_in_which_they_are_restored(best):
     assert (states["clock"], states["records"], states["adapter"]) == (0, "records", "weights")
     assert states["evaluations"]["done"] == 0 and states["environments"] == []
     manager.parts["clock"].load_state(70)
+    with pytest.raises(msgspec.ValidationError):
+        manager.parts["clock"].load_state("80")
     manager.parts["adapter"].load_state("other")
     assert (monitor.steps, loaded) == (70, ["other"])
     monitor.safe_point()
