@@ -3,7 +3,8 @@
 A run is complete when all of these hold, and nothing else counts:
 
 1. `run.json` can be read and says `completed`,
-2. the last evaluation in `evaluations.npz` is at the last scheduled environment step,
+2. the last evaluation in `evaluations.npz` is at the last scheduled environment step, which is
+   not before the requested one,
 3. every return is finite,
 4. the hashes that `run.json` has of the files' content, and of its own, still match.
 
@@ -156,6 +157,7 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
         return reading(reason=unfinished, failed=record.status == "failed")
     same = None
     try:
+        _check_schedule(record)
         same = source.check_content(record)
         if (
             same
@@ -176,6 +178,12 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
         diverged = isinstance(error, DivergedError) and same is not False
         return reading(reason=str(error), damaged=True, failed=diverged)
     return reading(evaluations=evaluations if with_evaluations else None)
+
+
+def _check_schedule(record: RunRecord) -> None:
+    scheduled, requested = record.steps.scheduled, record.spec.steps
+    if scheduled < requested:
+        raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={requested:,}")
 
 
 def why_unfinished(status: str, failure: str | None) -> str:

@@ -55,7 +55,7 @@ def write_run(
     **spec: Any,
 ) -> Path:
     """Writes a run folder with a rising curve that ends at `score`."""
-    spec = {**SPEC, **spec}
+    spec = {**SPEC, "steps": min(SPEC["steps"], scheduled), **spec}
     names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
     folder = results.joinpath(*names, variant, f"seed={spec['seed']}")
     folder.mkdir(parents=True)

@@ -55,8 +55,12 @@ def test_missing_evaluations_are_the_reason(results, make_run):
 def test_evaluations_must_end_at_the_last_scheduled_step(results, make_run):
     folder = make_run(timesteps=[2000, 18_000], scheduled=20_480)
     assert only_reason(results) == "too short: last evaluation at step 18,000 of 20,480"
-    change(folder, steps={"scheduled": 10_000})
-    assert only_reason(results) == "too long: last evaluation at step 18,000 of 10,000"
+    spec = json.loads((folder / "run.json").read_text())["spec"]
+    change(folder, steps={"scheduled": 17_000}, spec={**spec, "steps": 17_000})
+    assert only_reason(results) == "too long: last evaluation at step 18,000 of 17,000"
+    change(folder, steps={"scheduled": 18_000}, spec={**spec, "steps": 18_001})
+    reason = "steps.scheduled=18,000 is less than spec.steps=18,001"
+    assert only_reason(results) == reason
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -425,10 +425,14 @@ def test_the_status_says_why_a_run_is_not_complete(status, failure, reason):
 class Source:
     """A record and evaluations, with what is wrong with them."""
 
-    def __init__(self, same=True, error=None, status="completed", valid=True, checksum=True):
+    def __init__(
+        self, same=True, error=None, status="completed", valid=True, checksum=True, requested=300
+    ):
         self.same, self.error, self.reads = same, error, 0
-        steps = types.SimpleNamespace(scheduled=300)
-        self.record = types.SimpleNamespace(status=status, failure="it broke", steps=steps)
+        steps, spec = types.SimpleNamespace(scheduled=300), types.SimpleNamespace(steps=requested)
+        self.record = types.SimpleNamespace(
+            status=status, failure="it broke", steps=steps, spec=spec
+        )
         self.content = {"a": 1}
         if checksum:
             self.content[CHECKSUM_FIELD] = compute_checksum(self.content) if valid else "0"
@@ -473,6 +477,7 @@ def judge(with_evaluations=False, **options):
         ({"error": UnusableError("bad")}, ("bad", {"damaged"}, 0)),
         ({"same": UnreadableError("no")}, ("no", {"unreadable"}, 0)),
         ({"same": DivergedError("nan")}, ("nan", {"damaged", "failed"}, 0)),
+        ({"requested": 301}, ("steps.scheduled=300 is less than spec.steps=301", {"damaged"}, 0)),
     ],
 )
 def test_one_rule_says_whether_a_run_is_complete(options, expected):
