@@ -56,6 +56,7 @@ def compute_action(
             "as it is": sample,
             "cut at -1 and 1, and scaled": middle + half * sample.clamp(-1, 1),
             "squashed, not scaled": torch.tanh(sample),
+            "scaled without tanh": middle + half * sample,
         }
         if not squashes:
             forms = {"as it is": sample, **forms}

@@ -176,7 +176,7 @@ def _compute_values(
     names, weights = list_critic_names(run), read_weights(run, step)
     data = find_minibatch(run, step)
     seen = q.name("the next observation that critics see", state)
-    q.name("the observation before the step", data.observations)
+    before = q.name("the observation before the step", data.observations)
     inputs = torch.hstack([seen, action])
     if q.is_plain:
         for name in names:
@@ -184,13 +184,12 @@ def _compute_values(
             q.name(f"the next value of {ORDINALS[name]}", value)
     q.name("the action that was taken", data.actions)
     suffix = q.choose("next values", {"those of target networks": "_target", "online ones": ""})
-    values = [
-        q.name(
-            f"the next value of the target network of {ORDINALS[name]}",
-            run_network(weights, name + suffix, inputs)[:, 0],
-        )
-        for name in names
-    ]
+    values = []
+    for name in names:
+        observations = {"the next one": seen, "that before the step": before}
+        own = q.choose(f"the observation that {ORDINALS[name]} sees", observations)
+        value = run_network(weights, name + suffix, torch.hstack([own, action]))[:, 0]
+        values.append(q.name(f"the next value of the target network of {ORDINALS[name]}", value))
     if len(values) == 1:
         return q.name("the next value", values[0])
     members = [f"the next value of the target network of {ORDINALS[name]}" for name in names]

@@ -145,7 +145,12 @@ def compute_advantages(
     system = torch.eye(len(value)) - torch.diag_embed(shares[:, :-1], offset=1)
     sums = torch.linalg.solve_triangular(system, errors[..., None], upper=True)[..., 0]
     advantage = q.name("the advantage", sums.T.reshape(value.shape))
-    return advantage, q.name("the value's target", advantage + q.name("the value added", value))
+    baselines = {
+        "the value": value,
+        "the next value, or 0 after ends of the task": (1 - final) * following,
+    }
+    added = q.name("the value added", q.choose("to the advantage is added", baselines))
+    return advantage, q.name("the value's target", advantage + added)
 
 
 def explain_normalized_advantages(raw: Array, found: Array, eps: float) -> str:

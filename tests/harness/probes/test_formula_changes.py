@@ -191,6 +191,10 @@ def test_advantages_are_those_of_the_paper_and_a_change_is_named():
         explain(paper + next_values, of_targets=True)
         == "the next value in place of the value added"
     )
+    masked = np.where(ends == TERMINATED, 0, next_values)
+    assert explain(paper + masked, of_targets=True) == (
+        "to the advantage is added: the next value, or 0 after ends of the task, not the value"
+    )
     estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA)
     masks, is_cut = (ends == TERMINATED, ends > 0), ends == TRUNCATED
     lost = estimate(np.where(ends == TERMINATED, 0, rewards), values, next_values, *masks)
@@ -277,6 +281,7 @@ def test_actions_without_noise_and_random_ones_are_explained():
 
     assert explain(np.tanh) == ""
     assert explain(lambda x: np.clip(x, -1, 1)).startswith("the sample in the action: cut at -1")
+    assert "the sample in the action: scaled without tanh" in explain(lambda x: x)
     assert explain(lambda x: -np.tanh(x)) == "the policy's output has the opposite sign"
     plain = [np.clip(x, *edges) for x, edges in zip(outputs, bounds, strict=True)]
     assert explain_greedy_actions(plain, outputs, bounds, squashes=False) == ""
