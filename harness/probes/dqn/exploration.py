@@ -82,6 +82,47 @@ def compute_epsilon_schedule(steps: Array, least: float = EPSILON_FINAL) -> Arra
     )
 
 
+def _list_other_schedules(run: ProbeRun, steps: Array, found: Array) -> dict[str, Array]:
+    # Shares after the warm-up that known faults have, before steps with these numbers.
+    taken = np.array([s.env_steps for s in run.record.steps])
+    updates = np.array([np.sum(taken <= at) for at in steps], float)
+    rounds = steps // CYCLE_STEPS * CYCLE_STEPS
+    forms = {
+        "the decision is inverted: actions are greedy with the probability epsilon": [
+            1 - compute_epsilon_schedule(at) for at in (steps, rounds)
+        ],
+        "it runs from the schedule's end to its start": [
+            compute_epsilon_schedule(EXPLORATION_STEPS - at) for at in (steps, rounds)
+        ],
+        "epsilon is the smaller of the line and its end": [
+            np.clip(compute_epsilon_schedule(at, -np.inf), 0, EPSILON_FINAL)
+            for at in (steps, rounds)
+        ],
+        "it counts updates, not steps": [compute_epsilon_schedule(updates)],
+        "epsilon is 0 or less after the warm-up" if run.thresholds else NO_THRESHOLD: [
+            np.zeros_like(steps)
+        ],
+    }
+    others = {
+        name: np.array([np.where(steps < n, 1.0, a) for n in (WARM_UP_STEPS, 0) for a in arrays])
+        for name, arrays in forms.items()
+    }
+    fallen = _find_falling_steps(found, WARM_UP_STEPS) if np.ptp(found) else np.array([], int)
+    left = found[fallen] - EPSILON_FINAL
+    if len(fallen) > 3 and left.min() > SHARE_TOLERANCE:
+        rate, start = np.polyfit(steps[fallen], np.log(left), 1)
+        if np.abs(np.exp(start + rate * steps[fallen]) - left).max() < 1e-3:
+            others[f"it falls exponentially, by {1 - np.exp(rate):.3g} of the rest per step"] = (
+                found
+            )
+    falls = -np.diff(found[steps >= WARM_UP_STEPS])
+    falls = falls[falls > SHARE_TOLERANCE]
+    if len(falls) > 3 and falls[-1] > 3 * falls[:-1].max():
+        text = f"it falls by {np.median(falls):.3g} and then jumps by {falls[-1]:.3g} to its end"
+        others[text] = found
+    return others
+
+
 def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_exploration_schedule(cache)
     found = measure_random_shares(run)[:EXPLORATION_STEPS]
@@ -95,8 +136,7 @@ def _measure_schedule(cache: ExperimentCache) -> ProbeMeasurement:
         "it falls after each round of steps": np.where(warm_up, 1.0, by_rounds),
     }
     axis = AnswerAxis("environment step", steps)
-    if not run.thresholds:
-        others[NO_THRESHOLD] = np.where(warm_up, 1.0, 0.0)
+    others |= _list_other_schedules(run, steps, found)
     due = np.where(warm_up, 1.0, free)
     explain = functools.partial(_explain_schedule, found, steps, due)
     return ProbeMeasurement(found, due, axis, alternatives=others, explain=explain)
@@ -127,8 +167,7 @@ def _measure_parallel_schedule(cache: ExperimentCache) -> ProbeMeasurement:
     }
     axis = AnswerAxis("environment step", steps.astype(float))
     found = measure_random_shares(run)[steps]
-    if not run.thresholds:
-        others[NO_THRESHOLD] = np.where(warm_up, 1.0, 0.0)
+    others |= _list_other_schedules(run, steps.astype(float), found)
     due = np.where(warm_up, 1.0, schedule)
     explain = functools.partial(_explain_schedule, found, steps.astype(float), due)
     return ProbeMeasurement(found, due, axis, others, explain=explain)

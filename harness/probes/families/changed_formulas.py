@@ -45,6 +45,10 @@ def _make_tensor(array: Array | float) -> Tensor:
     return torch.as_tensor(np.array(array, dtype=float))  # a copy: JAX's arrays are read-only
 
 
+def _append_zeros(array: Array) -> Tensor:
+    return _make_tensor(np.concatenate([array, 0 * array[:1]]))
+
+
 @functools.cache
 def list_rows(
     ends: bytes, shape: tuple[int, ...]
@@ -121,11 +125,14 @@ def choose_target_data(
     places, masks = list_rows(kinds.astype(np.int64).tobytes(), kinds.shape)
     rows = find_transition_rows(run, find_minibatch(run, step).observations)
     at = {name: place.ravel()[rows] for name, place in places.items()}
+    # A memory that is not full has zeros in the place before the first.
+    earlier = torch.as_tensor(np.where(rows < n_envs, len(steps), rows - n_envs))
+    at["those of the step before, or zeros at the first"] = earlier
     q.mark_rows({name: mask.ravel()[rows] for name, mask in masks.items()})
     rewards, before, after = run.get_or_compute(
         "steps as tensors",
         lambda: [
-            _make_tensor(np.array([getattr(t, name) for t in steps]))
+            _append_zeros(np.array([getattr(t, name) for t in steps]))
             for name in ("reward", "observation", "next_observation")
         ],
     )
@@ -137,7 +144,7 @@ def choose_target_data(
     states |= {name: before[i] for name, i in begun.items()}
     reward = rewards[q.choose("rewards are", at)]
     state = q.choose("next states are", states)
-    end = torch.as_tensor(kinds.ravel())[q.choose("ends are", at)]
+    end = _append_zeros(kinds.ravel())[q.choose("ends are", at)]
     later = at["those of the step after in the episode"]
     summed = reward + gamma * rewards[later] * (later != at["those of the step"])
     forms = {

@@ -43,8 +43,8 @@ def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(r
 
 @pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
 def test_seeds_without_any_common_step_are_drawn_without_a_mean(results, make_run, method):
-    make_run(seed=0, timesteps=[10, 20], scheduled=20)
-    make_run(seed=1, timesteps=[15, 30], scheduled=30)
+    make_run(seed=0, timesteps=[10, 20], scheduled=20, steps=20)
+    make_run(seed=1, timesteps=[15, 30], scheduled=30, steps=20)
     panels = panels_of(results, method)
     assert panels[0].curves[0].steps.size == 0
     draw_learning_curves(panels, method)

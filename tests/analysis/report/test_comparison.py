@@ -137,8 +137,8 @@ def test_csv_is_one_row_per_framework_with_full_precision(results, make_run):
 
 
 def test_csv_lists_last_steps_that_differ_between_seeds(results, make_run):
-    make_run(seed=0, scheduled=18_432)
-    make_run(seed=1, scheduled=20_480)
+    make_run(seed=0, scheduled=18_432, steps=18_000)
+    make_run(seed=1, scheduled=20_480, steps=18_000)
     assert "18432;20480" in render(results, "csv")
 
 

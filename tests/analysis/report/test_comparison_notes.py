@@ -83,9 +83,9 @@ def test_one_framework_has_nothing_to_be_apart_from():
 
 def test_last_evaluations_at_different_steps_are_noted_once_for_all_rows(results, make_run):
     for env in ("Hopper-v5", "Ant-v5"):
-        make_run(env=env, framework="sb3", scheduled=20_480)
-        make_run(env=env, framework="torchrl", scheduled=20_480)
-        make_run(env=env, framework="cleanrl", scheduled=18_432)
+        make_run(env=env, framework="sb3", scheduled=20_480, steps=18_000)
+        make_run(env=env, framework="torchrl", scheduled=20_480, steps=18_000)
+        make_run(env=env, framework="cleanrl", scheduled=18_432, steps=18_000)
     notes = noted(results)
     assert notes.numbered_notes == (
         "The last evaluations are not at the same environment step: "

@@ -202,7 +202,7 @@ IN_ONE_PLACE = {
         "rewards are those of the environment before",
     ),
     "rewards of another step": (
-        *("sb3", "td3.target_weights", BUFFERS, "ReplayBuffer._get_samples"),
+        *("sb3", "td3.critic_target", BUFFERS, "ReplayBuffer._get_samples"),
         *(REWARDS, "self.rewards[batch_inds - 1, env_indices]"),
         "rewards are those of the step before",
     ),
