@@ -51,7 +51,6 @@ TASK_IDS: tuple[str, ...] = (
 MEMORY_TASK_IDS: tuple[str, ...] = ("CartPoleHidden-v0", "PendulumHidden-v0", "MemoryChain-20-v0")
 """Tasks of `parallax.envs.memory_tasks`; chains of other lengths exist by name, too."""
 
-
 REFERENCE_TASK_IDS: tuple[str, ...] = (
     *(name for name in TASK_IDS if not name.startswith(("Humanoid", "parking"))),
     *MEMORY_TASK_IDS,
@@ -109,9 +108,7 @@ def make_task_env(
             just the environment.
         kwargs: Keyword arguments of the task.
 
-    `parallax.envs.optional_tasks` adapts observations: images of booleans by `FloatImages`,
-    parking's dictionary by flattening, those of `popgym` by `OneHotObservations`, Atari's games
-    by `wrap_game`.
+    `parallax.envs.optional_tasks` adapts observations that no network here can read.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
@@ -120,6 +117,11 @@ def make_task_env(
 
     from parallax.envs import memory_tasks, optional_tasks
 
+    limit = kwargs.get("max_episode_steps")
+    if limit is not None and not (isinstance(limit, int) and 0 < limit <= 1_000_000):
+        raise TaskError(
+            f"env.kwargs.max_episode_steps={limit!r} must be an integer from 1 to 1,000,000."
+        )
     silence_mujoco()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is out of date.*")

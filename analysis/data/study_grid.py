@@ -23,9 +23,9 @@ from parallax.harness.record.files import (
 )
 
 _MOST_BYTES = 2**18  # of the file
-_MOST_RUNS, _MOST_VALUES = 1_000_000, 100_000
+_MOST_RUNS, _MOST_VALUES, _MOST_PARTS = 1_000_000, 100_000, 1_000
 _LONGEST, _DEEPEST = 10_000, 16  # of the values of one name
-_TOO_MANY = f"it asks for more than {_MOST_RUNS:,} runs: name fewer values"
+_TOO_MANY = f"it asks for more than {_MOST_RUNS:,} runs or {_MOST_PARTS:,} parts: name fewer values"
 
 AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
@@ -128,10 +128,10 @@ def read_grid(path: Path) -> StudyGrid:
         content = yaml.safe_load(read_bounded(path, _MOST_BYTES).decode("utf-8"))
         sweeper = content["hydra"]["sweeper"]
         general, parts = sweeper.get("params") or {}, sweeper.get("parts") or [{}]
-        runs: set[RequestedRun] = set()
+        runs: list[RequestedRun] = []  # with repetitions, which take as long
         for part in parts:
-            runs |= _expand_part({**general, **part})
-            if len(runs) > _MOST_RUNS:
+            runs += _expand_part({**general, **part})
+            if len(runs) > _MOST_RUNS or len(parts) > _MOST_PARTS:
                 raise UnusableError(_TOO_MANY)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UnusableError(f"it is no YAML: {summarize_error(error)}") from error

@@ -135,7 +135,7 @@ def test_only_brackets_inside_others_are_nesting():
         ({"seed": "1,x2"}, "seed=x2 is no number"),
         (
             {"seed": "range(0,1001)", "env": ",".join(f"A{i}-v1" for i in range(1000))},
-            "it asks for more than 1,000,000 runs: name fewer values",
+            "it asks for more than 1,000,000 runs or 1,000 parts: name fewer values",
         ),
         (
             {"seed": "[1]", "hps": "{a: 1}"},
@@ -205,9 +205,11 @@ def test_a_grid_may_be_as_large_as_is_allowed(tmp_path, monkeypatch):
     with pytest.raises(UnusableError, match="it asks for more than"):
         read(seed="1,2,3", env="A-v1,B-v1,C-v1")
     parts = "    parts:\n      - {env: A-v1}\n      - {env: B-v1}\n"
-    for seeds, allowed in (("range(0,3)", True), ("range(0,3)", False)):
-        text = write_grid(tmp_path / "grid.yaml", seed=seeds).read_text() + parts
-        text += "" if allowed else "      - {env: C-v1, seed: 7}\n"
+    for more, allowed in (("", True), ("{env: B-v1, seed: 0}", False), ("{seed: 7}", False)):
+        text = write_grid(tmp_path / "grid.yaml", seed="range(0,3)").read_text() + parts
+        text += f"      - {more}\n" if more else ""
+        monkeypatch.setattr(study_grid, "_MOST_PARTS", 2 if "7" in more else 3)
+        monkeypatch.setattr(study_grid, "_MOST_RUNS", 99 if "7" in more else 6)
         (tmp_path / "parts.yaml").write_text(text)
         if allowed:
             assert len(read_grid(tmp_path / "parts.yaml").runs) == 6
