@@ -192,7 +192,6 @@ def compute_epsilon(
         "update cycles": torch.as_tensor(steps // cycle * cycle),
         "steps after the warm-up": torch.as_tensor(steps - warm_up),
         "updates": torch.as_tensor((steps - warm_up).clip(0) // cycle),
-        "from the last step to the first": torch.as_tensor(steps[::-1] + steps[1] - steps[0]),
     }
     done = q.name("the number of steps", q.choose("it counts", counts, ["update cycles"]))
     first = q.name("the first epsilon", line[0])
@@ -205,9 +204,6 @@ def compute_epsilon(
         "exponential": first * (last / first) ** fallen,
         "quadratic": first + fallen**2 * (last - first),
         "a cosine": last + (first - last) * (1 + torch.cos(np.pi * fallen)) / 2,
-        "the smaller of the line and its end": last.minimum(first + share * (last - first)).clamp(
-            0
-        ),
     }
     epsilon = q.name("epsilon", q.choose("the schedule", forms))
     starts = q.name("the warm-up", warm_up)

@@ -184,8 +184,8 @@ def _compute_values(
     data = find_minibatch(run, step)
     seen = q.name("the next observation that critics see", state)
     before = q.name("the observation before the step", data.observations)
-    inputs = torch.hstack([seen, action])
     if q.is_plain:
+        inputs = torch.hstack([seen, action])
         for name in names:
             value = run_network(weights, name, inputs)[:, 0]
             q.name(f"the next value of {ORDINALS[name]}", value)
