@@ -28,6 +28,7 @@ from parallax.envs.make import StepHook, make_training_env
 from parallax.harness.contract.events import TrainingError
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.record.checkpoints import find_last_checkpoint
 from parallax.harness.record.layout import EVALUATIONS_FILE
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.run_process import RunProcess
@@ -57,10 +58,17 @@ def start(tmp_path):
         (folder / EVALUATIONS_FILE).unlink(missing_ok=True)
         process = RunProcess(spec, folder)
         wait_until((folder / EVALUATIONS_FILE).exists, SLOW)
+        wait_until(lambda: has_checkpoint(folder), SLOW)
         return process, folder
 
     with adopting():
         yield begin
+
+
+def has_checkpoint(folder):
+    """Return whether a checkpoint was stored after the training's start."""
+    last = find_last_checkpoint(folder)
+    return last is not None and last.step > 0
 
 
 def find_actors(process):
