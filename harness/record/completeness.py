@@ -4,7 +4,7 @@ A run is complete when all of these hold, and nothing else counts:
 
 1. `run.json` can be read and says `completed`,
 2. the last evaluation in `evaluations.npz` is at the last scheduled environment step, which is
-   not before the requested one,
+   less than a rollout or update cycle before the requested one,
 3. every return is finite,
 4. the hashes that `run.json` has of the files' content, and of its own, still match.
 
@@ -182,7 +182,10 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
 
 def _check_schedule(record: RunRecord) -> None:
     scheduled, requested = record.steps.scheduled, record.spec.steps
-    if scheduled < requested:
+    # CleanRL's PPO trains on the whole rollouts that fit; files of other tools end where they end.
+    cycles = [record.hyperparameters.get(name) for name in ("rollout_steps", "train_freq")]
+    cycle = max([1, *(value for value in cycles if isinstance(value, int))])
+    if requested - scheduled >= cycle and record.imported is None:
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={requested:,}")
 
 

@@ -426,12 +426,25 @@ class Source:
     """A record and evaluations, with what is wrong with them."""
 
     def __init__(
-        self, same=True, error=None, status="completed", valid=True, checksum=True, requested=300
+        self,
+        *,
+        same=True,
+        error=None,
+        status="completed",
+        valid=True,
+        checksum=True,
+        requested=300,
+        hyperparameters=None,
+        imported=None,
     ):
         self.same, self.error, self.reads = same, error, 0
-        steps, spec = types.SimpleNamespace(scheduled=300), types.SimpleNamespace(steps=requested)
         self.record = types.SimpleNamespace(
-            status=status, failure="it broke", steps=steps, spec=spec
+            status=status,
+            failure="it broke",
+            steps=types.SimpleNamespace(scheduled=300),
+            spec=types.SimpleNamespace(steps=requested),
+            hyperparameters=hyperparameters or {},
+            imported=imported,
         )
         self.content = {"a": 1}
         if checksum:
@@ -478,6 +491,14 @@ def judge(with_evaluations=False, **options):
         ({"same": UnreadableError("no")}, ("no", {"unreadable"}, 0)),
         ({"same": DivergedError("nan")}, ("nan", {"damaged", "failed"}, 0)),
         ({"requested": 301}, ("steps.scheduled=300 is less than spec.steps=301", {"damaged"}, 0)),
+        # 300 steps are the whole rollouts, or update cycles, of 399 and of 307 steps.
+        ({"requested": 399, "hyperparameters": {"rollout_steps": 100}}, ("", set(), 0)),
+        ({"requested": 307, "hyperparameters": {"train_freq": 8}}, ("", set(), 0)),
+        (
+            {"requested": 400, "hyperparameters": {"rollout_steps": 100, "train_freq": None}},
+            ("steps.scheduled=300 is less than spec.steps=400", {"damaged"}, 0),
+        ),
+        ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
     ],
 )
 def test_one_rule_says_whether_a_run_is_complete(options, expected):
