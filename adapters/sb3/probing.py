@@ -33,7 +33,6 @@ _TD3 = {
     for suffix in ("", "_target")
 } | _CRITICS
 _SAC = {"policy": ("actor.latent_pi.0", "actor.latent_pi.2", "actor.mu")} | _CRITICS
-_DDPG = {name: layers for name, layers in _TD3.items() if not name.startswith("critic2")}
 _DQN = {
     f"critic1{suffix}": tuple(f"q_net{suffix}.q_net.{j}" for j in (0, 2, 4))
     for suffix in ("", "_target")
@@ -42,7 +41,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "ppo": _PPO,
     "td3": _TD3,
     "sac": _SAC,
-    "ddpg": _DDPG,
+    "ddpg": _TD3,
     "dqn": _DQN,
 }
 """Per algorithm and canonical network: SB3's names of its two hidden layers and its output."""
@@ -90,7 +89,10 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
         for network, net in nets.items():
             found |= locate_linear_layers(network, _list_dueling_layers(net.q_net))
         return found
+    there = {name for name, _ in model.policy.named_modules()}
     for network, names in MODULES[algorithm].items():
+        if network.startswith("critic2") and names[0] not in there:
+            continue  # the number of critics is a setting of the policy
         layers = [model.policy.get_submodule(name) for name in names]
         final = last if network == "policy" else "out"
         found |= locate_linear_layers(network, dict(zip(("0", "1", final), layers, strict=True)))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from parallax.adapters.jax_common.recording import (
@@ -19,7 +20,6 @@ from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
 
-_CRITIC_COUNTS = {"td3": 2, "sac": 2, "ddpg": 1}
 _SAC_POLICY_LAYERS = {"0": "Dense_0", "1": "Dense_1", "mean": "Dense_2", "std": "Dense_3"}
 _LAYERS = {"0": "Dense_0", "1": "Dense_1", "out": "Dense_2"}
 
@@ -39,7 +39,7 @@ def probe_training(
                 return None
             model = models[0]
             return FlaxNetworks(
-                locate_arrays(algorithm, is_dueling=has_dueling_heads(algorithm, model)),
+                locate_arrays(algorithm, has_dueling_heads(algorithm, model), count_critics(model)),
                 lambda: train.get_train_states(model),
                 lambda weights: train.load_weights(model, weights),
             )
@@ -68,7 +68,15 @@ def has_dueling_heads(algorithm: str, model: Any) -> bool:
     return algorithm == "dqn" and "Dense_4" in model.policy.qf_state.params["params"]
 
 
-def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLocation]:
+def count_critics(model: Any) -> int:
+    """Return the number of critics that a model's parameters are of, at most 2."""
+    state = getattr(model.policy, "qf_state", None)
+    return min(2, len(jax.tree_util.tree_leaves(state.params)[0])) if state else 0
+
+
+def locate_arrays(
+    algorithm: str, is_dueling: bool = False, n_critics: int = 2
+) -> dict[str, ArrayLocation]:
     """Return the locations of sbx's arrays by canonical name."""
     if algorithm == "ppo":
         found = _locate_network("policy", "policy") | _locate_network("value", "value")
@@ -85,7 +93,7 @@ def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLo
         )
     found = dict[str, ArrayLocation]()
     for suffix in ("", "_target"):
-        for number in range(_CRITIC_COUNTS[algorithm]):
+        for number in range(n_critics):
             name = f"critic{suffix}.VmapContinuousCritic_0"
             found |= _locate_network(f"critic{number + 1}{suffix}", name, index=number)
     if algorithm == "sac":

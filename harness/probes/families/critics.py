@@ -564,6 +564,21 @@ def _drop_missing_rows(rows: NDArray[np.intp], target: Array) -> NDArray[np.intp
     return rows[~np.isnan(target[rows])]
 
 
+MAX_MISFIT = 0.1
+"""Largest misfit of the critics that the policy uses, as a share of the others' misfit."""
+
+
+def compare_misfits(misfits: Sequence[float]) -> ProbeMeasurement:
+    """Return which critics a gradient fits: those before (0) or after their step (1), due is 1.
+
+    Raises:
+        UnmeasuredError: It fits neither.
+    """
+    if min(misfits) > MAX_MISFIT * max(misfits):
+        raise UnmeasuredError("its gradient fits critics from neither before nor after their step")
+    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+
+
 def make_critics_seen_probe(
     algorithm: str, measure: Callable[[ExperimentCache], ProbeMeasurement], paper: str
 ) -> Probe:
