@@ -15,6 +15,7 @@ from parallax.adapters.torch_common.recording import (
     locate_linear_layers,
 )
 from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
@@ -90,6 +91,8 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
             found |= locate_linear_layers(network, _list_dueling_layers(net.q_net))
         return found
     there = {name for name, _ in model.policy.named_modules()}
+    if "critic.qf2" in there:
+        raise SpecError("its model has more than two critics")
     for network, names in MODULES[algorithm].items():
         if network.startswith("critic2") and names[0] not in there:
             continue  # the number of critics is a setting of the policy

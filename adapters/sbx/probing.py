@@ -39,7 +39,7 @@ def probe_training(
                 return None
             model = models[0]
             return FlaxNetworks(
-                locate_arrays(algorithm, has_dueling_heads(algorithm, model), count_critics(model)),
+                locate_arrays(algorithm, has_dueling_heads(algorithm, model), count_critics(algorithm, model)),
                 lambda: train.get_train_states(model),
                 lambda weights: train.load_weights(model, weights),
             )
@@ -68,10 +68,18 @@ def has_dueling_heads(algorithm: str, model: Any) -> bool:
     return algorithm == "dqn" and "Dense_4" in model.policy.qf_state.params["params"]
 
 
-def count_critics(model: Any) -> int:
-    """Return the number of critics that a model's parameters are of, at most 2."""
-    state = getattr(model.policy, "qf_state", None)
-    return min(2, len(jax.tree_util.tree_leaves(state.params)[0])) if state else 0
+def count_critics(algorithm: str, model: Any) -> int:
+    """Return the number of critics that a model's parameters are of.
+
+    Raises:
+        SpecError: It has more than two.
+    """
+    if algorithm in ("ppo", "dqn"):
+        return 0
+    count = len(jax.tree_util.tree_leaves(model.policy.qf_state.params)[0])
+    if count > 2:
+        raise SpecError(f"its model has {count} critics")
+    return count
 
 
 def locate_arrays(

@@ -128,7 +128,8 @@ def compute_log_prob_gradients(
 
 
 def _compute_density(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    return -(((action - mean) / std) ** 2) / 2 - std.log() - np.log(2 * np.pi) / 2
+    squares = ((action - mean) / std).square()
+    return -squares / 2 - std.log() - float(np.log(2 * np.pi)) / 2
 
 
 def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:

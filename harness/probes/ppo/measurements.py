@@ -92,16 +92,20 @@ def describe_epochs(run: ProbeRun) -> str:
     each, rest = divmod(len(steps), hp.epochs)
     if not rest and each == due:
         return ""
-    shown = {row.tobytes() for step in steps[:due] for row in step.observations}
-    known = {np.asarray(t.observation, float).tobytes() for t in get_rollout_transitions(run)}
-    if len(shown) == len(known) and not len(steps) % due:
-        return f"a rollout has {len(steps) // due} epochs, not {hp.epochs}"
+    shown, known = (
+        {np.asarray(row, float).tobytes() for row in rows}
+        for rows in (
+            [row for step in steps[:due] for row in step.observations],
+            [t.observation for t in get_rollout_transitions(run)],
+        )
+    )
+    if shown == known and not len(steps) % due:
+        return f"epochs per rollout: {len(steps) // due} in place of {hp.epochs}"
     if rest or each > due:
-        return f"a rollout has {len(steps)} minibatches, not {hp.epochs} epochs of {due}"
-    used = sum(len(step.observations) for step in steps[:each])
-    words = f"an epoch ends early, after {each} of {due} minibatches"
-    left = hp.rollout_steps - used
-    return f"{words}: {left} of {hp.rollout_steps} transitions are left out of it"
+        return f"a rollout has {len(steps)} minibatches in place of {hp.epochs} epochs of {due}"
+    left = hp.rollout_steps - sum(len(step.observations) for step in steps[:each])
+    words = f"{left} of {hp.rollout_steps} transitions are left out of it"
+    return f"an epoch ends early, after {each} of {due} minibatches: {words}"
 
 
 def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
