@@ -268,13 +268,7 @@ def compute_squashed_sample(
 ) -> tuple[Tensor, Tensor]:
     """Return a sample of SAC's policy and its log-probability, float[rows, actions] and [rows].
 
-    Args:
-        q: Names the quantities.
-        run: The training.
-        mean: Means, float[rows, actions].
-        raw: Outputs of the policy for its deviation, of the same shape.
-        drawn: Standard normal numbers, of the same shape.
-        stored: Actions that may stand for the sampled ones in log-probabilities.
+    Log-probabilities may be those of `stored` actions in its place.
     """
     stds = run.experiment.std(raw.detach().numpy()) if run.experiment.std else POLICY_STD
     std = q.name("the policy's deviation", stds * np.ones(mean.shape))
@@ -284,8 +278,8 @@ def compute_squashed_sample(
         places = _make_tensor(stored)
         if run.experiment.squashed:
             places = torch.atanh(places.clamp(-MAX_SQUASHED, MAX_SQUASHED))
-        samples = {"the policy's samples": sample, "those of the minibatch": places}
-        samples["the policy's means"] = mean
+        others = {"those of the minibatch": places, "the policy's means": mean}
+        samples = {"the policy's samples": sample, **others}
         counted = q.choose("actions of the log-probability", samples)
     measured = q.name("the sample in the log-density", counted)
     distance = q.name("the sample's distance from the mean", (measured - mean) / std)
@@ -494,8 +488,8 @@ def compute_policy_gradient(
     values = []
     for name in names:
         chosen = q.choose(f"the action that {ORDINALS[name]} judges", judged)
-        own = {f"that of the {of}": each for of, each in (versions | {trained: shared}).items()}
-        own = own if len(names) > 1 else {"": shared}
+        known = versions | {trained: shared} if len(names) > 1 else {trained: shared}
+        own = {f"that of the {of}": each for of, each in known.items()}
         then, suffix = q.choose(f"the value of {ORDINALS[name]}", own)
         values.append(run_network(then, name + suffix, torch.hstack([seen, chosen]))[:, 0])
     options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}

@@ -95,14 +95,15 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
     axis = AnswerAxis("probability ratio", ratio)
     answer = measurements.sort_measurement(np.concatenate(slopes), expected, axis, {})
-    # Pulls that are not those of the stored actions have no slope along them.
-    words = _explain_log_probs(run, steps[:2]) if min(shares) < MIN_DIRECTION_SHARE else ""
-    explain = functools.partial(explain_policy_loss, [run])
+    words, explain = (
+        _explain_directions(run, steps[:2], shares),
+        functools.partial(explain_policy_loss, [run]),
+    )
     return dataclasses.replace(answer, meaning=words, explain=explain)
 
 
 def explain_policy_loss(runs: Sequence[ProbeRun]) -> str:
-    """Return which quantity of the policy loss is another one after a first minibatch, or ""."""
+    """Return which quantity of the policy loss is another one in later minibatches, if any."""
     pairs = [(run, step) for run in runs for step in measurements.list_later_steps(run)]
     found, shares = zip(*(measurements.solve_surrogate_slope(*pair) for pair in pairs), strict=True)
     if min(shares) < MIN_DIRECTION_SHARE:
@@ -115,10 +116,14 @@ MIN_DIRECTION_SHARE = 0.99
 """Smallest share of a gradient along the log-probability of the stored actions."""
 
 
-def _explain_log_probs(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> str:
+def _explain_directions(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], shares: Sequence[float]
+) -> str:
+    # Pulls that are not those of the stored actions have no slope along them.
     from parallax.harness.probes.ppo import changed_formulas
 
-    return changed_formulas.explain_log_probs(run, steps)
+    is_along = min(shares) >= MIN_DIRECTION_SHARE
+    return "" if is_along else changed_formulas.explain_log_probs(run, steps)
 
 
 def _explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
@@ -138,7 +143,7 @@ def _measure_gradient_direction(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
     steps = [get_snapshot_step(run, number) for number in (0, 1)]
     shares = [measurements.solve_surrogate_slope(run, step)[1] for step in steps]
-    words = _explain_log_probs(run, steps) if min(shares) < MIN_DIRECTION_SHARE else ""
+    words = _explain_directions(run, steps, shares)
     return ProbeMeasurement(np.array(shares), np.ones(2), meaning=words)
 
 
@@ -443,8 +448,7 @@ def _make_rollouts_measure(
         *arrays, minibatches = zip(*found, strict=True)
         value, expected, of_all = (np.concatenate(each) for each in arrays)
         # The loss may be a multiple of the paper's.
-        is_pulled = np.abs(value).max() > MIN_PULL
-        fits = is_pulled and measure_misfit(of_all, value) < MAX_FIT_ERROR
+        fits = measure_misfit(of_all, value) < MAX_FIT_ERROR and np.abs(value).max() > MIN_PULL
         others = {ALL_PAIRS: value} if fits else {}
         if adds_earlier_gradients(run, network):
             others = {EARLIER_GRADIENTS: value}

@@ -41,7 +41,7 @@ class Minibatch:
     old: Mapping[str, Array]
 
 
-MIN_MISSING, MAX_MISFIT = 3, 1e-3
+MIN_MISSING, MAX_MISFIT = 3, 5e-3
 """Fewest transitions without a pull that are described, and the largest share that is rounding."""
 RENEWED_ADVANTAGES = "those computed anew with the values of the epoch's start"
 BOTH_NETWORKS = {"policy", "value"}
@@ -92,14 +92,10 @@ def describe_epochs(run: ProbeRun) -> str:
     each, rest = divmod(len(steps), hp.epochs)
     if not rest and each == due:
         return ""
-    shown, known = (
-        {np.asarray(row, float).tobytes() for row in rows}
-        for rows in (
-            [row for step in steps[:due] for row in step.observations],
-            [t.observation for t in get_rollout_transitions(run)],
-        )
-    )
-    if shown == known and not len(steps) % due:
+    rows = [row for step in steps[:due] for row in step.observations]
+    known = {np.asarray(t.observation, float).tobytes() for t in get_rollout_transitions(run)}
+    is_whole = {np.asarray(row, float).tobytes() for row in rows} == known
+    if is_whole and not len(steps) % due:
         return f"epochs per rollout: {len(steps) // due} in place of {hp.epochs}"
     if rest or each > due:
         return f"a rollout has {len(steps)} minibatches in place of {hp.epochs} epochs of {due}"
@@ -307,21 +303,12 @@ def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> t
 
 
 def describe_missing_pulls(slope: Array, due: Array) -> str:
-    """Return advantages of which sign have no slope where those of the other sign have it.
-
-    Args:
-        slope: Measured derivatives of the objective at ratios of 1.
-        due: The advantages, whatever their factor.
-    """
+    """Return advantages of which sign lack their slope at ratios of 1, whatever their factor."""
     for sign, which, why in ((1, "positive", "below"), (-1, "negative", "above")):
         mine = sign * due > 0
-        if (
-            mine.all()
-            or mine.sum() < MIN_MISSING
-            or measure_misfit(due[~mine], slope[~mine]) > 0.01
-        ):
+        if mine.all() or np.abs(slope[mine]).max(initial=0.0) > MAX_MISFIT * np.abs(slope).max():
             continue
-        if np.abs(slope[mine]).max() < 1e-3 * np.abs(slope).max():
+        if mine.sum() >= MIN_MISSING and measure_misfit(due[~mine], slope[~mine]) < MAX_MISFIT:
             return f"{which} advantages have no pull, as if the ratio were cut {why} 1"
     return ""
 
