@@ -18,6 +18,7 @@ from parallax.harness.probes.families.changed_formulas import (
     measure_distance,
 )
 from parallax.harness.probes.formula_changes import (
+    MAX_DISTANCE_SHARE,
     Formula,
     FormulaQuantities,
     differentiate_loss,
@@ -45,7 +46,8 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     ratio = q.name("the ratio", log_ratio.exp())
     limit = q.name("the clip range", CLIP).abs()
     inner = q.name("the ratio that is cut", ratio)
-    low, high, one = 1 - limit, 1 + limit, torch.ones(())
+    low = 1 - q.name("the clip range below 1", limit)
+    high, one = 1 + q.name("the clip range above 1", limit), torch.ones(())
     # PyTorch and JAX give the upper bound where the lower one is above it.
     cuts = {
         "between 1 minus and 1 plus the range": inner.clamp(low, high),
@@ -90,7 +92,7 @@ def compute_log_prob_gradients(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
 ) -> Tensor:
     """Return derivatives of the objective by means and log deviations, float[rows + 1, actions]."""
-    rows, data = measurements.find_rollout_rows(run, step), run.experiment.scripted_data
+    rows = measurements.find_rollout_rows(run, step)
     seen = measurements.get_rollout_observations(run)[rows]
     stored = torch.as_tensor(measurements.compute_samples(run)[rows])
     mean, std = (torch.as_tensor(a) for a in compute_policy_gaussian(step.before, seen))
@@ -98,20 +100,7 @@ def compute_log_prob_gradients(
     leaf, spread = mean.requires_grad_(), std[0].log().requires_grad_()
     center = q.name("the policy's mean", leaf)
     deviation = q.name("the policy's deviation", spread.exp().expand(mean.shape))
-    drawn = np.resize(data.get_batch_noise(step.env_steps), mean.shape)
-    sampled = center + deviation * torch.as_tensor(drawn)
-    bounds = (torch.tensor(bound, dtype=torch.float64) for bound in (data.low, data.high))
-    actions = {
-        "those of the stored actions": stored,
-        "those of newly sampled actions": sampled.detach(),
-        "those of newly sampled actions, whose gradients count": sampled,
-        "those of the policy's means": center.detach(),
-        "those of the policy's means, whose gradients count": center,
-        "those of the stored actions cut at the bounds": stored.clamp(*bounds),
-        "those of tanh of the stored actions": stored.tanh(),
-        "those of the actions of the next row": stored.roll(-1, 0),
-        "those of the actions of the previous row": stored.roll(1, 0),
-    }
+    actions = _list_actions(run, step, stored, center, deviation)
     action = q.name("the action", q.choose("log-probabilities", actions))
     density = _compute_density(action, center, deviation)
     log_prob = q.name("the log-density of each dimension", density).sum(1)
@@ -125,6 +114,27 @@ def compute_log_prob_gradients(
     objective = torch.minimum(ratio * weight, ratio.clamp(1 - CLIP, 1 + CLIP) * weight)
     by_mean, by_spread = differentiate_loss(objective.mean(), [leaf, spread])
     return torch.vstack([by_mean, by_spread])
+
+
+def _list_actions(
+    run: ProbeRun, step: OptimizerStepRecord, stored: Tensor, center: Tensor, deviation: Tensor
+) -> dict[str, Tensor]:
+    # Actions whose log-probabilities a loss may have, float[rows, actions]; the right ones first.
+    data = run.experiment.scripted_data
+    drawn = np.resize(data.get_batch_noise(step.env_steps), stored.shape)
+    sampled = center + deviation * torch.as_tensor(drawn)
+    bounds = (torch.tensor(bound, dtype=torch.float64) for bound in (data.low, data.high))
+    return {
+        "those of the stored actions": stored,
+        "those of newly sampled actions": sampled.detach(),
+        "those of newly sampled actions, whose gradients count": sampled,
+        "those of the policy's means": center.detach(),
+        "those of the policy's means, whose gradients count": center,
+        "those of the stored actions cut at the bounds": stored.clamp(*bounds),
+        "those of tanh of the stored actions": stored.tanh(),
+        "those of the actions of the next row": stored.roll(-1, 0),
+        "those of the actions of the previous row": stored.roll(1, 0),
+    }
 
 
 def _compute_density(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -270,7 +280,29 @@ def explain_log_probs(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> st
         pull = solve_output_gradient(step.gradients, step.before, "policy", seen, TANH)
         found.append(-np.vstack([pull, step.gradients["policy.log_std"].reshape(1, -1)]))
     parts = [functools.partial(compute_log_prob_gradients, run=run, step=step) for step in steps]
-    return find_changed_quantity(parts, found, measure_angle)
+    if words := find_changed_quantity(parts, found, measure_angle):
+        return words
+    # Whatever the ratios are, pulls go along the log-probability of the actions that it is of.
+    right, *others = _compare_directions(run, steps, found).items()
+    name = next((name for name, fits in others if all(fits)), "")
+    return f"log-probabilities: {name}, not {right[0]}" if name else ""
+
+
+def _compare_directions(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], found: Sequence[Array]
+) -> dict[str, list[bool]]:
+    fits: dict[str, list[bool]] = {}
+    for step, (*pulls, _) in zip(steps, found, strict=True):
+        rows = measurements.find_rollout_rows(run, step)
+        seen = measurements.get_rollout_observations(run)[rows]
+        mean, std = (torch.as_tensor(a) for a in compute_policy_gaussian(step.before, seen))
+        stored = torch.as_tensor(measurements.compute_samples(run)[rows])
+        for name, action in _list_actions(run, step, stored, mean, std).items():
+            way, pull = ((action - mean) / std**2).numpy(), np.array(pulls)
+            along = (way * pull).sum(1) / np.maximum((way**2).sum(1), 1e-30)
+            rest = np.abs(pull - along[:, None] * way).max()
+            fits.setdefault(name, []).append(rest < MAX_DISTANCE_SHARE * np.abs(pull).max())
+    return fits
 
 
 def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: bool) -> str:

@@ -304,6 +304,8 @@ def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> t
 
 def describe_missing_pulls(slope: Array, due: Array) -> str:
     """Return advantages of which sign lack their slope at ratios of 1, whatever their factor."""
+    if np.abs(slope).max() < MAX_MISFIT * np.abs(due).max():
+        return ""
     for sign, which, why in ((1, "positive", "below"), (-1, "negative", "above")):
         mine = sign * due > 0
         if mine.all() or np.abs(slope[mine]).max(initial=0.0) > MAX_MISFIT * np.abs(slope).max():
