@@ -40,6 +40,7 @@ SMOOTHING_STDS, SMOOTHING_CLIP = (0.2, 0.1), 0.5
 """Usual deviations and limit of TD3's noise in next actions, which DDPG does not have."""
 MAX_SQUASHED = 1 - 1e-6
 """Largest magnitude of an action whose sample before tanh is computed."""
+TRAINED = "those of the critics"
 ONLY_CRITIC = "that of DDPG's only critic"
 ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
 
@@ -477,8 +478,7 @@ def compute_policy_gradient(
         action = q.name("the policy's action", torch.tanh(output))
     names = list_critic_names(run)
     versions = _list_critic_versions(run, step)
-    shared = q.choose("values", {f"those of the {of}": each for of, each in versions.items()})
-    (trained, *_) = versions
+    shared = q.choose("values", versions)
     places = {"the observations that the policy sees": seen}
     judged = {"the policy's": action}
     if data := _find_shared_minibatch(run, step):
@@ -488,8 +488,8 @@ def compute_policy_gradient(
     values = []
     for name in names:
         chosen = q.choose(f"the action that {ORDINALS[name]} judges", judged)
-        known = versions | {trained: shared} if len(names) > 1 else {trained: shared}
-        own = {f"that of the {of}": each for of, each in known.items()}
+        known = versions | {TRAINED: shared} if len(names) > 1 else {TRAINED: shared}
+        own = {_name_one_critic(words): each for words, each in known.items()}
         then, suffix = q.choose(f"the value of {ORDINALS[name]}", own)
         values.append(run_network(then, name + suffix, torch.hstack([seen, chosen]))[:, 0])
     options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
@@ -514,12 +514,18 @@ def _list_critic_versions(
 ) -> dict[str, tuple[Mapping[str, Tensor], str]]:
     # Weights, and the suffix of the networks, that a policy's step may maximize.
     weights = read_weights(run, step)
-    found = {"trained critics": (weights, ""), "target networks": (weights, "_target")}
+    found = {TRAINED: (weights, ""), "of target networks": (weights, "_target")}
     earlier = [each for each in list_critic_updates(run) if each.env_steps <= step.env_steps][-2:]
     for words, update in zip(("their step", "their previous step"), earlier[::-1], strict=False):
-        found[f"critics before {words}"] = read_weights(run, update), ""
+        found[f"those of the critics before {words}"] = read_weights(run, update), ""
     start = {name: _make_tensor(a) for name, a in run.weights.items() if "critic" in name}
-    return found | {"critics at the start of the training": (start, "")}
+    return found | {"those of the critics at the start of the training": (start, "")}
+
+
+def _name_one_critic(words: str) -> str:
+    # The same words for one critic in place of all.
+    words = words.replace("of target networks", "that of its target network")
+    return words.replace("those", "that").replace("critics", "critic").replace("their", "its")
 
 
 def _find_shared_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch | None:
