@@ -92,14 +92,14 @@ def describe_epochs(run: ProbeRun) -> str:
     each, rest = divmod(len(steps), hp.epochs)
     if not rest and each == due:
         return ""
-    rows = [row for step in steps[:due] for row in step.observations]
+    rows = [np.asarray(row, float) for step in steps[:due] for row in step.observations]
     known = {np.asarray(t.observation, float).tobytes() for t in get_rollout_transitions(run)}
-    is_whole = {np.asarray(row, float).tobytes() for row in rows} == known
+    is_whole = len(rows) == hp.rollout_steps and {row.tobytes() for row in rows} == known
     if is_whole and not len(steps) % due:
         return f"epochs per rollout: {len(steps) // due} in place of {hp.epochs}"
-    if rest or each > due:
-        return f"a rollout has {len(steps)} minibatches in place of {hp.epochs} epochs of {due}"
     left = hp.rollout_steps - sum(len(step.observations) for step in steps[:each])
+    if rest or each > due or left <= 0:
+        return f"a rollout has {len(steps)} minibatches in place of {hp.epochs} epochs of {due}"
     words = f"{left} of {hp.rollout_steps} transitions are left out of it"
     return f"an epoch ends early, after {each} of {due} minibatches: {words}"
 
