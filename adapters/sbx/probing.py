@@ -37,9 +37,9 @@ def probe_training(
         def locate() -> FlaxNetworks | None:
             if not models:
                 return None
-            model = models[0]
+            model, n_critics = models[0], count_critics(algorithm, models[0])
             return FlaxNetworks(
-                locate_arrays(algorithm, has_dueling_heads(algorithm, model), count_critics(algorithm, model)),
+                locate_arrays(algorithm, has_dueling_heads(algorithm, model), n_critics),
                 lambda: train.get_train_states(model),
                 lambda weights: train.load_weights(model, weights),
             )
