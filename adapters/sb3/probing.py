@@ -15,6 +15,7 @@ from parallax.adapters.torch_common.recording import (
     locate_linear_layers,
 )
 from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
@@ -33,7 +34,6 @@ _TD3 = {
     for suffix in ("", "_target")
 } | _CRITICS
 _SAC = {"policy": ("actor.latent_pi.0", "actor.latent_pi.2", "actor.mu")} | _CRITICS
-_DDPG = {name: layers for name, layers in _TD3.items() if not name.startswith("critic2")}
 _DQN = {
     f"critic1{suffix}": tuple(f"q_net{suffix}.q_net.{j}" for j in (0, 2, 4))
     for suffix in ("", "_target")
@@ -42,7 +42,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "ppo": _PPO,
     "td3": _TD3,
     "sac": _SAC,
-    "ddpg": _DDPG,
+    "ddpg": _TD3,
     "dqn": _DQN,
 }
 """Per algorithm and canonical network: SB3's names of its two hidden layers and its output."""
@@ -90,7 +90,12 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
         for network, net in nets.items():
             found |= locate_linear_layers(network, _list_dueling_layers(net.q_net))
         return found
+    there = {name for name, _ in model.policy.named_modules()}
+    if "critic.qf2" in there:
+        raise SpecError("its model has more than two critics")
     for network, names in MODULES[algorithm].items():
+        if network.startswith("critic2") and names[0] not in there:
+            continue  # the number of critics is a setting of the policy
         layers = [model.policy.get_submodule(name) for name in names]
         final = last if network == "policy" else "out"
         found |= locate_linear_layers(network, dict(zip(("0", "1", final), layers, strict=True)))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from parallax.adapters.jax_common.recording import (
@@ -19,7 +20,6 @@ from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord
 from parallax.harness.contract.probing.recorder import capture_calls
 from parallax.harness.contract.translation import NativeConfig
 
-_CRITIC_COUNTS = {"td3": 2, "sac": 2, "ddpg": 1}
 _SAC_POLICY_LAYERS = {"0": "Dense_0", "1": "Dense_1", "mean": "Dense_2", "std": "Dense_3"}
 _LAYERS = {"0": "Dense_0", "1": "Dense_1", "out": "Dense_2"}
 
@@ -37,9 +37,9 @@ def probe_training(
         def locate() -> FlaxNetworks | None:
             if not models:
                 return None
-            model = models[0]
+            model, n_critics = models[0], count_critics(algorithm, models[0])
             return FlaxNetworks(
-                locate_arrays(algorithm, is_dueling=has_dueling_heads(algorithm, model)),
+                locate_arrays(algorithm, has_dueling_heads(algorithm, model), n_critics),
                 lambda: train.get_train_states(model),
                 lambda weights: train.load_weights(model, weights),
             )
@@ -68,7 +68,23 @@ def has_dueling_heads(algorithm: str, model: Any) -> bool:
     return algorithm == "dqn" and "Dense_4" in model.policy.qf_state.params["params"]
 
 
-def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLocation]:
+def count_critics(algorithm: str, model: Any) -> int:
+    """Return the number of critics that a model's parameters are of.
+
+    Raises:
+        SpecError: It has more than two.
+    """
+    if algorithm in ("ppo", "dqn"):
+        return 0
+    count = len(jax.tree_util.tree_leaves(model.policy.qf_state.params)[0])
+    if count > 2:
+        raise SpecError(f"its model has {count} critics")
+    return count
+
+
+def locate_arrays(
+    algorithm: str, is_dueling: bool = False, n_critics: int = 2
+) -> dict[str, ArrayLocation]:
     """Return the locations of sbx's arrays by canonical name."""
     if algorithm == "ppo":
         found = _locate_network("policy", "policy") | _locate_network("value", "value")
@@ -85,7 +101,7 @@ def locate_arrays(algorithm: str, is_dueling: bool = False) -> dict[str, ArrayLo
         )
     found = dict[str, ArrayLocation]()
     for suffix in ("", "_target"):
-        for number in range(_CRITIC_COUNTS[algorithm]):
+        for number in range(n_critics):
             name = f"critic{suffix}.VmapContinuousCritic_0"
             found |= _locate_network(f"critic{number + 1}{suffix}", name, index=number)
     if algorithm == "sac":

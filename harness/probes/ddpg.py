@@ -104,13 +104,13 @@ def _build_noise_experiment(
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    (paper,) = updates.compute_next_values(run, step, 0.0)
+    paper, *_ = updates.compute_next_values(run, step, 0.0)
     return compute_masked_targets(run, step, paper, {})
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     """Return the terms of the paper's targets, with their weights."""
-    (value,) = updates.compute_next_values(run, step, 0.0)
+    value, *_ = updates.compute_next_values(run, step, 0.0)
     gamma = run.hyperparameters.gamma
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 

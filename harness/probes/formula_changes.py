@@ -210,6 +210,8 @@ OF_OTHER_ROWS = (
     *("returns are", "advantages are", "old values are", "old log-probabilities are"),
 )
 """Choices of the steps that quantities are of; their descriptions are sentences."""
+RARE_CHOICES = ("the observation that", "the action that", "the value of the", *OF_OTHER_ROWS)
+"""First words of choices that are tried late: of one network alone, which likelier ones imitate."""
 MIN_WRONG_NUMBERS = 3
 """Fewest wrong numbers for changes of some rows or of two choices: fewer may fit by chance."""
 
@@ -347,11 +349,11 @@ def _make_factor_change(name: str, factor: float) -> FormulaChange:
 def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:
     # Likelier changes first, since several may give the same numbers.
     choices = [*_list_choices(plain)]
-    yield from (change for change in choices if not change.words.startswith(OF_OTHER_ROWS))
+    yield from (change for change in choices if not change.words.startswith(RARE_CHOICES))
     yield from _list_operations(
         plain, axes, lambda x: [_ANY_SHAPE, _OVER_ROWS, _OVER_COLUMNS][: x.ndim + 1]
     )
-    yield from (change for change in choices if change.words.startswith(OF_OTHER_ROWS))
+    yield from (change for change in choices if change.words.startswith(RARE_CHOICES))
     pairs = [*itertools.permutations(plain.values.items(), 2)]
     alike = [pair for pair in pairs if pair[0][1].shape == pair[1][1].shape]
     for (one, _), (other, _) in alike:

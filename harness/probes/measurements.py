@@ -307,7 +307,9 @@ def read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
 def _read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
     data, (_, activation) = find_minibatch(run, step), HIDDEN_LAYERS[run.experiment.algorithm]
     inputs = np.hstack([data.observations, data.actions])
-    names = ("critic1", "critic2")
+    names = list_critic_names(run)
+    if len(names) < 2:
+        raise UnmeasuredError("it has one critic, not two")
     predictions = np.array(
         [compute_output(step.before, n, inputs, activation)[:, 0] for n in names]
     )

@@ -31,6 +31,7 @@ from parallax.harness.contract.events import (
     TargetNetworkUpdate,
     TargetUpdateDetector,
 )
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.probing.protocol import (
     ACTION,
     PROBED_SOURCE,
@@ -249,6 +250,8 @@ class TrainingRecorder(abc.ABC):
             self._start_scripted_rng()
         self._targeted = tuple(name for name in networks.names if "_target." in name)
         self._created = networks.read()
+        if missing := {name.split(".")[0] for name in {*self._script.weights} - {*networks.names}}:
+            raise SpecError(f"its model has no {' and no '.join(sorted(missing))}")
         networks.write(self._script.weights)
         self._targets.look()
 

@@ -38,6 +38,10 @@ from parallax.harness.probes.sac.experiments import POLICY_STD
 
 SMOOTHING_STDS, SMOOTHING_CLIP = (0.2, 0.1), 0.5
 """Usual deviations and limit of TD3's noise in next actions, which DDPG does not have."""
+MAX_SQUASHED = 1 - 1e-6
+"""Largest magnitude of an action whose sample before tanh is computed."""
+TRAINED = "those of the critics"
+ONLY_CRITIC = "that of DDPG's only critic"
 ORDINALS = {"critic1": "the first critic", "critic2": "the second critic"}
 
 
@@ -201,7 +205,10 @@ def _compute_values(
         return q.name("the next value", values[0])
     members = [f"the next value of the target network of {ORDINALS[name]}" for name in names]
     q.join("the next value of each target network", members)
-    return q.name("the next value", q.choose("the next value", combine_critics(values)))
+    options = combine_critics(values)
+    if run.experiment.algorithm == "ddpg":
+        options = {ONLY_CRITIC: options["the first critic"], **options}
+    return q.name("the next value", q.choose("the next value", options))
 
 
 def _compute_deterministic_next_values(
@@ -253,14 +260,29 @@ def _compute_deterministic_next_values(
 
 
 def compute_squashed_sample(
-    q: FormulaQuantities, run: ProbeRun, mean: Tensor, raw: Tensor, drawn: Array
+    q: FormulaQuantities,
+    run: ProbeRun,
+    mean: Tensor,
+    raw: Tensor,
+    drawn: Array,
+    stored: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return a sample of SAC's policy and its log-probability, float[rows, actions] and [rows]."""
+    """Return a sample of SAC's policy and its log-probability, float[rows, actions] and [rows].
+
+    Log-probabilities may be those of `stored` actions in its place.
+    """
     stds = run.experiment.std(raw.detach().numpy()) if run.experiment.std else POLICY_STD
     std = q.name("the policy's deviation", stds * np.ones(mean.shape))
     noise = q.name("the standard normal number", drawn)
-    sample = q.name("the sample", mean + std * noise)
-    measured = q.name("the sample in the log-density", sample)
+    sample = counted = q.name("the sample", mean + std * noise)
+    if stored is not None:
+        places = _make_tensor(stored)
+        if run.experiment.squashed:
+            places = torch.atanh(places.clamp(-MAX_SQUASHED, MAX_SQUASHED))
+        others = {"those of the minibatch": places, "the policy's means": mean}
+        samples = {"the policy's samples": sample, **others}
+        counted = q.choose("actions of the log-probability", samples)
+    measured = q.name("the sample in the log-density", counted)
     distance = q.name("the sample's distance from the mean", (measured - mean) / std)
     log_std = q.name("the logarithm of the deviation", std.log())
     squared = q.name("the squared distance from the mean", distance**2)
@@ -269,7 +291,7 @@ def compute_squashed_sample(
     q.name("the negative entropy of the Gaussian", -(log_std + 0.5 + constant).sum(1))
     if not run.experiment.squashed:
         return sample, q.name("the log-probability", density.sum(1))
-    corrected = q.name("the sample in the correction for tanh", sample)
+    corrected = q.name("the sample in the correction for tanh", counted)
     squashed = q.name("the action in the correction for tanh", torch.tanh(corrected))
     square = q.name("the squared action in the correction for tanh", squashed**2)
     slopes = {
@@ -409,6 +431,7 @@ def compute_critic_gradients(
         each = torch.stack(terms)
         forms["the larger one of each transition"] = each.amax(0).mean()
         forms["the smaller one of each transition"] = each.amin(0).mean()
+        forms["that of the first critic alone"], forms["that of the second critic alone"] = total
         forms["the larger one"], forms["the smaller one"] = total.amax(), total.amin()
     loss = q.choose("the loss of both", forms)
     pulls = differentiate_loss(loss, outputs)
@@ -447,24 +470,28 @@ def compute_policy_gradient(
     if is_soft:
         raw = run_network(weights, "policy", seen, "std")
         drawn = get_update_noise(run, step, len(seen))
-        action, log_prob = compute_squashed_sample(q, run, output, raw, drawn)
+        stored = data.actions if (data := _find_shared_minibatch(run, step)) else None
+        action, log_prob = compute_squashed_sample(q, run, output, raw, drawn, stored)
         heat = _name_temperature(q, run, step)
         penalty = q.name("the entropy term", heat * log_prob)
     else:
         action = q.name("the policy's action", torch.tanh(output))
     names = list_critic_names(run)
-    suffix = q.choose("values", {"those of the critics": "", "of target networks": "_target"})
+    versions = _list_critic_versions(run, step)
+    shared = q.choose("values", versions)
     places = {"the observations that the policy sees": seen}
     judged = {"the policy's": action}
     if data := _find_shared_minibatch(run, step):
         places["the next observations"] = _make_tensor(data.next_observations)
         judged["that of the minibatch"] = _make_tensor(data.actions)
     seen = q.choose("what critics see", places)
-    values = [
-        run_network(weights, name + suffix, torch.hstack([seen, chosen]))[:, 0]
-        for name in names
-        for chosen in [q.choose(f"the action that {ORDINALS[name]} judges", judged)]
-    ]
+    values = []
+    for name in names:
+        chosen = q.choose(f"the action that {ORDINALS[name]} judges", judged)
+        known = versions | {TRAINED: shared} if len(names) > 1 else {TRAINED: shared}
+        own = {_name_one_critic(words): each for words, each in known.items()}
+        then, suffix = q.choose(f"the value of {ORDINALS[name]}", own)
+        values.append(run_network(then, name + suffix, torch.hstack([seen, chosen]))[:, 0])
     options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
     smaller = next(iter(options))
     if not is_soft and len(values) > 1:
@@ -480,6 +507,25 @@ def compute_policy_gradient(
     losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
     loss = q.choose("the policy's loss", losses)
     return differentiate_loss(loss, [outputs])[0]
+
+
+def _list_critic_versions(
+    run: ProbeRun, step: OptimizerStepRecord
+) -> dict[str, tuple[Mapping[str, Tensor], str]]:
+    # Weights, and the suffix of the networks, that a policy's step may maximize.
+    weights = read_weights(run, step)
+    found = {TRAINED: (weights, ""), "of target networks": (weights, "_target")}
+    earlier = [each for each in list_critic_updates(run) if each.env_steps <= step.env_steps][-2:]
+    for words, update in zip(("their step", "their previous step"), earlier[::-1], strict=False):
+        found[f"those of the critics before {words}"] = read_weights(run, update), ""
+    start = {name: _make_tensor(a) for name, a in run.weights.items() if "critic" in name}
+    return found | {"those of the critics at the start of the training": (start, "")}
+
+
+def _name_one_critic(words: str) -> str:
+    # The same words for one critic in place of all.
+    words = words.replace("of target networks", "that of its target network")
+    return words.replace("those", "that").replace("critics", "critic").replace("their", "its")
 
 
 def _find_shared_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch | None:
@@ -513,8 +559,8 @@ def compute_temperature_gradient(
         places["those of the next observations"] = _make_tensor(data.next_observations)
     seen = q.choose("the log-probabilities", places)
     mean, raw = (run_network(weights, "policy", seen, head) for head in ("mean", "std"))
-    drawn = get_update_noise(run, step, len(seen))
-    _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn)
+    drawn, stored = get_update_noise(run, step, len(seen)), data.actions if data else None
+    _, log_prob = compute_squashed_sample(q, run, mean, raw, drawn, stored)
     aim = q.name("the target entropy", -float(ACTION_SIZE))
     apart = q.name("the distance of the log-probability from its target", log_prob + aim)
     return differentiate_loss(-(factor * apart).mean(), [leaf])[0]

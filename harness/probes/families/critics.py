@@ -442,6 +442,8 @@ MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
 
 
+MIN_SCALE_DISTANCE = 0.02
+"""Smallest distance from 1 of a factor of values: other changes imitate nearer ones."""
 LOSS_FACTORS = (1.0, 2.0)
 """Second derivatives of half the squared error and of the squared error."""
 
@@ -455,7 +457,8 @@ def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
     is_usual = [
         np.isclose(each, LOSS_FACTORS, rtol=MAX_FIT_ERROR).any() for each in (weights[0], loss)
     ]
-    if is_usual != [False, True] or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
+    is_near = abs(factor - 1) < MIN_SCALE_DISTANCE or is_usual != [False, True]
+    if is_near or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
         return ""
     return f"the loss compares {factor:.3g} times the value with the target"
 
@@ -562,6 +565,21 @@ def _find_rows_by_end(
 
 def _drop_missing_rows(rows: NDArray[np.intp], target: Array) -> NDArray[np.intp]:
     return rows[~np.isnan(target[rows])]
+
+
+MAX_MISFIT = 0.1
+"""Largest misfit of the critics that the policy uses, as a share of the others' misfit."""
+
+
+def compare_misfits(misfits: Sequence[float]) -> ProbeMeasurement:
+    """Return which critics a gradient fits: those before (0) or after their step (1), due is 1.
+
+    Raises:
+        UnmeasuredError: It fits neither.
+    """
+    if min(misfits) > MAX_MISFIT * max(misfits):
+        raise UnmeasuredError("its gradient fits critics from neither before nor after their step")
+    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
 
 
 def make_critics_seen_probe(

@@ -97,6 +97,8 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         counts.append(run.experiment.n_envs - len(_list_drawn_envs(run, batches)))
         value, words = np.array(counts, float), describe_shuffles(batches, run.experiment.n_envs)
         words = words if algorithm == "ppo" else ""
+        if algorithm == "ppo" and (left := _count_undrawn(run, batches)):
+            words = f"{left} of {run.hyperparameters.rollout_steps} transitions are in no minibatch"
         return ProbeMeasurement(value, 0 * value, meaning=words)
 
     def reloading(cache: ExperimentCache) -> ProbeMeasurement:
@@ -335,6 +337,13 @@ def describe_shuffles(batches: Sequence[NDArray[np.intp]], n_envs: int) -> str:
     if any(np.array_equal(orders[1], order) for order in again):
         return "each epoch permutes the transitions in the same way"
     return "each rollout is permuted in the same way"
+
+
+def _count_undrawn(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> int:
+    # Observations of a rollout that no minibatch has; some are the same after a common reset.
+    size = run.hyperparameters.rollout_steps
+    seen = np.array([t.observation for t in run.transitions[:size]])
+    return len({*find_transition_rows(run, seen) % size} - {*np.concatenate(batches)})
 
 
 def _list_drawn_envs(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> set[int]:

@@ -65,6 +65,8 @@ ACTION_UNIT_NAMES = tuple(
     for what in ("scale", "shift", "excess beyond the bounds")
 )
 """Relation of stored actions to those taken, per dimension."""
+OWN_UNITS = np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+"""The same where the action that was taken is stored."""
 CRITIC_UNIT_NAMES = ("scale 1", "shift 1", "scale 2", "shift 2")
 """Relation of the actions that critics see to those taken, per dimension."""
 MIN_SHARE_OF_WRONG = 0.5
@@ -104,10 +106,12 @@ def make_storage_probes(
         try:
             fits = np.ravel([_fit_stored_action_unit(runs, dimension) for dimension in (0, 1)])
         except UnmeasuredError:
+            if words := _describe_warm_up_units(*runs):
+                return ProbeMeasurement(np.full(6, np.nan), OWN_UNITS, meaning=words)
             fits = np.ravel([_fit_noiseless_action(runs[0], dimension) for dimension in (0, 1)])
             return ProbeMeasurement(fits, 0 * fits, meaning=NOISELESS_TEXT)
         # Rounded, since a fit of float32 numbers finds shifts of 1e-9.
-        return ProbeMeasurement(np.round(fits, 8), np.array([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]))
+        return ProbeMeasurement(np.round(fits, 8), OWN_UNITS)
 
     return (
         Probe(
@@ -404,16 +408,23 @@ def _run_wide_warm_up(cache: ExperimentCache, algorithm: str) -> ProbeRun:
     return cache.run(build_off_policy_experiment(name, algorithm, data, weights, snapshots=3))
 
 
-def _fit_stored_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[float, float, float]:
+def _fit_stored_action_unit(
+    runs: Sequence[ProbeRun], dimension: int, rows: int | None = None
+) -> tuple[float, float, float]:
     """Return scale and shift from actions taken to actions stored, and the largest deviation.
 
     Actions that were taken at a bound may be stored without clipping.
 
+    Args:
+        runs: The trainings.
+        dimension: Dimension of the actions.
+        rows: Number of first actions to compare; None for all.
+
     Raises:
         UnmeasuredError: The map is not linear within the bounds.
     """
-    stored = np.concatenate([run.record.stored["actions"][:, dimension] for run in runs])
-    taken = np.concatenate([run.get_actions()[:, dimension] for run in runs])
+    stored = np.concatenate([run.record.stored["actions"][:rows, dimension] for run in runs])
+    taken = np.concatenate([run.get_actions()[:rows, dimension] for run in runs])
     d = runs[0].experiment.scripted_data
     low, high = d.low[dimension] + BOUND_MARGIN, d.high[dimension] - BOUND_MARGIN
     inside = (taken > low) & (taken < high)
@@ -422,6 +433,35 @@ def _fit_stored_action_unit(runs: Sequence[ProbeRun], dimension: int) -> tuple[f
     if apart[inside].max() > BOUND_MARGIN:
         raise UnmeasuredError("stored actions are no linear function of those taken")
     return float(scale), float(shift), float(apart.max()) if apart.max() > BOUND_MARGIN else 0.0
+
+
+def _describe_warm_up_units(acting: ProbeRun, warm_up: ProbeRun) -> str:
+    """Return in which units random actions are stored if others than the policy's, else nothing."""
+    first, units = warm_up.hyperparameters.learning_starts - 1, []
+    for run, rows in ((acting, None), (warm_up, first)):
+        try:
+            units.append(_name_unit([_fit_stored_action_unit([run], i, rows) for i in (0, 1)]))
+        except UnmeasuredError:
+            break
+    if len(units) == 1:
+        return "random actions of the warm-up are stored as others than those that were taken"
+    text = "random actions of the warm-up are stored {1}, those of the policy {0}"
+    return text.format(*units) if units else ""
+
+
+def _name_unit(fits: Sequence[tuple[float, float, float]]) -> str:
+    low, high = np.array(WIDE_LOW), np.array(WIDE_HIGH)
+    half, none = (high - low) / 2, 0 * low
+    known = {
+        "in units of the task": (none + 1, none),
+        "between -1 and 1": (1 / half, -(high + low) / 2 / half),
+        "between 0 and 1": (0.5 / half, -0.5 * low / half),
+        "as shares of half the range, not centred": (1 / half, none),
+        "as shares of the upper bound": (1 / high, none),
+    }
+    scale, shift, _ = np.round(np.array(fits).T, 4) + 0.0
+    names = (n for n, unit in known.items() if np.allclose((scale, shift), unit, atol=BOUND_MARGIN))
+    return next(names, f"as {scale} times the action, {shift} added")
 
 
 NOISELESS_TEXT = "the policy's action without its noise is stored"

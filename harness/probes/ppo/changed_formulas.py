@@ -9,46 +9,69 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.probing.protocol import OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.experiments import ProbeRun
 from parallax.harness.probes.families.changed_formulas import (
     list_rows,
     measure_angle,
     measure_distance,
 )
 from parallax.harness.probes.formula_changes import (
+    MAX_DISTANCE_SHARE,
     Formula,
     FormulaQuantities,
     differentiate_loss,
     find_changed_quantity,
 )
+from parallax.harness.probes.ppo import measurements
 from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
-from parallax.harness.probes.ppo.measurements import Minibatch, Rollout
+from parallax.harness.probes.ppo.measurements import (
+    RENEWED_ADVANTAGES,
+    Minibatch,
+    Rollout,
+    compute_policy_gaussian,
+)
+from parallax.harness.probes.reference_networks import TANH, solve_output_gradient
 
 
 def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     """Return derivatives of the objective by the log-probabilities, times the rows, float[rows]."""
     leaf = torch.as_tensor(minibatch.new).requires_grad_()
-    advantage = q.name("the advantage", q.choose("advantages are", minibatch.goal))
+    renewed = [name for name in minibatch.goal if name == RENEWED_ADVANTAGES]
+    advantage = q.name("the advantage", q.choose("advantages are", minibatch.goal, renewed))
     old = q.choose("old log-probabilities are", minibatch.old)
     before = q.name("the old log-probability", old)
     log_ratio = q.name("the log ratio", q.name("the new log-probability", leaf) - before)
     ratio = q.name("the ratio", log_ratio.exp())
     limit = q.name("the clip range", CLIP).abs()
     inner = q.name("the ratio that is cut", ratio)
+    low = 1 - q.name("the clip range below 1", limit)
+    high, one = 1 + q.name("the clip range above 1", limit), torch.ones(())
+    # PyTorch and JAX give the upper bound where the lower one is above it.
     cuts = {
-        "between 1 minus and 1 plus the range": inner.clamp(1 - limit, 1 + limit),
-        "from above only": inner.minimum(1 + limit),
-        "from below only": inner.maximum(1 - limit),
+        "between 1 minus and 1 plus the range": inner.clamp(low, high),
+        "from above only": inner.minimum(high),
+        "from below only": inner.maximum(low),
+        "always at 1 minus the range, one constant": low.expand(inner.shape),
+        "always at 1 plus the range, one constant": high.expand(inner.shape),
+        "always at 1, one constant": one.expand(inner.shape),
+        "always at the range, one constant": limit.expand(inner.shape),
+        "between 1 minus the range and 1": inner.clamp(low, one),
+        "between 1 and 1 plus the range": inner.clamp(one, high),
+        "between the range and 1 plus the range": inner.clamp(limit, high),
         "the log ratio between minus and plus the range": log_ratio.clamp(-limit, limit).exp(),
         "between minus and plus the range": inner.clamp(-limit, limit),
-        "between 1 over 1 plus the range and 1 plus the range": inner.clamp(
-            1 / (1 + limit), 1 + limit
-        ),
+        "between 1 over 1 plus the range and 1 plus the range": inner.clamp(1 / high, high),
     }
     clipped = q.name("the clipped ratio", q.choose("the ratio is cut", cuts))
     plain = q.name("the objective without clipping", ratio * advantage)
     weighted = q.name("the advantage in the clipped objective", advantage)
-    cut = q.name("the clipped objective", clipped * weighted)
+    products = {
+        "the clipped ratio times the advantage": clipped * weighted,
+        "the product of ratio and advantage is cut": (ratio * weighted).clamp(low, high),
+    }
+    cut = q.name("the clipped objective", q.choose("the clipped objective", products))
     both = torch.stack([plain, cut])
     options = {
         "the smaller of both": both.amin(0),
@@ -63,6 +86,60 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     }
     each = q.name("the objective of each transition", q.choose("the objective", options))
     return differentiate_loss(each.mean(), [leaf])[0] * len(leaf)
+
+
+def compute_log_prob_gradients(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> Tensor:
+    """Return derivatives of the objective by means and log deviations, float[rows + 1, actions]."""
+    rows = measurements.find_rollout_rows(run, step)
+    seen = measurements.get_rollout_observations(run)[rows]
+    stored = torch.as_tensor(measurements.compute_samples(run)[rows])
+    mean, std = (torch.as_tensor(a) for a in compute_policy_gaussian(step.before, seen))
+    first = [torch.as_tensor(a) for a in compute_policy_gaussian(run.weights, seen)]
+    leaf, spread = mean.requires_grad_(), std[0].log().requires_grad_()
+    center = q.name("the policy's mean", leaf)
+    deviation = q.name("the policy's deviation", spread.exp().expand(mean.shape))
+    actions = _list_actions(run, step, stored, center, deviation)
+    action = q.name("the action", q.choose("log-probabilities", actions))
+    density = _compute_density(action, center, deviation)
+    log_prob = q.name("the log-density of each dimension", density).sum(1)
+    olds = {
+        "those of the stored actions": _compute_density(stored, *first).sum(1),
+        "those of the same actions as the new ones": _compute_density(action, *first).sum(1),
+    }
+    old = q.name("the old log-probability", q.choose("old log-probabilities", olds)).detach()
+    ratio = q.name("the ratio", (log_prob - old).exp())
+    weight = q.name("the advantage", measurements.get_advantage_weights(run)[rows])
+    objective = torch.minimum(ratio * weight, ratio.clamp(1 - CLIP, 1 + CLIP) * weight)
+    by_mean, by_spread = differentiate_loss(objective.mean(), [leaf, spread])
+    return torch.vstack([by_mean, by_spread])
+
+
+def _list_actions(
+    run: ProbeRun, step: OptimizerStepRecord, stored: Tensor, center: Tensor, deviation: Tensor
+) -> dict[str, Tensor]:
+    # Actions whose log-probabilities a loss may have, float[rows, actions]; the right ones first.
+    data = run.experiment.scripted_data
+    drawn = np.resize(data.get_batch_noise(step.env_steps), stored.shape)
+    sampled = center + deviation * torch.as_tensor(drawn)
+    bounds = (torch.tensor(bound, dtype=torch.float64) for bound in (data.low, data.high))
+    return {
+        "those of the stored actions": stored,
+        "those of newly sampled actions": sampled.detach(),
+        "those of newly sampled actions, whose gradients count": sampled,
+        "those of the policy's means": center.detach(),
+        "those of the policy's means, whose gradients count": center,
+        "those of the stored actions cut at the bounds": stored.clamp(*bounds),
+        "those of tanh of the stored actions": stored.tanh(),
+        "those of the actions of the next row": stored.roll(-1, 0),
+        "those of the actions of the previous row": stored.roll(1, 0),
+    }
+
+
+def _compute_density(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    squares = ((action - mean) / std).square()
+    return -squares / 2 - std.log() - float(np.log(2 * np.pi)) / 2
 
 
 def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:
@@ -193,6 +270,39 @@ def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str
     measured = np.split(found, np.cumsum([len(each.new) for each in minibatches])[:-1])
     parts = [functools.partial(compute_policy_slopes, minibatch=each) for each in minibatches]
     return find_changed_quantity(parts, measured, measure_angle)
+
+
+def explain_log_probs(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> str:
+    """Return of which other actions or densities the policy loss has log-probabilities."""
+    found = []
+    for step in steps:
+        seen = measurements.get_rollout_observations(run)[measurements.find_rollout_rows(run, step)]
+        pull = solve_output_gradient(step.gradients, step.before, "policy", seen, TANH)
+        found.append(-np.vstack([pull, step.gradients["policy.log_std"].reshape(1, -1)]))
+    parts = [functools.partial(compute_log_prob_gradients, run=run, step=step) for step in steps]
+    if words := find_changed_quantity(parts, found, measure_angle):
+        return words
+    # Whatever the ratios are, pulls go along the log-probability of the actions that it is of.
+    right, *others = _compare_directions(run, steps, found).items()
+    name = next((name for name, fits in others if all(fits)), "")
+    return f"log-probabilities: {name}, not {right[0]}" if name else ""
+
+
+def _compare_directions(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], found: Sequence[Array]
+) -> dict[str, list[bool]]:
+    fits: dict[str, list[bool]] = {}
+    for step, (*pulls, _) in zip(steps, found, strict=True):
+        rows = measurements.find_rollout_rows(run, step)
+        seen = measurements.get_rollout_observations(run)[rows]
+        mean, std = (torch.as_tensor(a) for a in compute_policy_gaussian(step.before, seen))
+        stored = torch.as_tensor(measurements.compute_samples(run)[rows])
+        for name, action in _list_actions(run, step, stored, mean, std).items():
+            way, pull = ((action - mean) / std**2).numpy(), np.array(pulls)
+            along = (way * pull).sum(1) / np.maximum((way**2).sum(1), 1e-30)
+            rest = np.abs(pull - along[:, None] * way).max()
+            fits.setdefault(name, []).append(rest < MAX_DISTANCE_SHARE * np.abs(pull).max())
+    return fits
 
 
 def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: bool) -> str:

@@ -42,6 +42,8 @@ MeasuredUpdate = tuple[Array, Array, Array, Minibatch]
 """Measured numbers of one update, the paper's, those with the mean target of a minibatch, and what
 the loss is computed from."""
 NORMALIZATION_EPS = 1e-8
+MIN_PULL = 1e-5
+"""Smallest derivative that is none of rounding, if all are smaller."""
 MAX_NORM = 0.5
 """Norm at which the authors' code clips gradients."""
 
@@ -70,7 +72,8 @@ def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement
     (equal,) = experiments.run_equal_advantages(cache).record.steps[:1]
     if all(np.isfinite(gradient).all() for gradient in equal.gradients.values()):
         explain = functools.partial(_explain_normalized_advantages, raw, measured)
-        return dataclasses.replace(found, explain=explain)
+        words = measurements.describe_missing_pulls(measured, raw - raw.mean())
+        return dataclasses.replace(found, explain=explain, meaning=words)
     words = "not a number where all are equal: no constant is added to the deviation"
     return dataclasses.replace(found, value=0 * found.value, alternatives={}, meaning=words)
 
@@ -87,23 +90,40 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     steps = measurements.list_later_steps(run)
     ratio = np.exp(np.concatenate([measurements.compute_log_ratio(run, step) for step in steps]))
     rows = np.concatenate([find_rollout_rows(run, step) for step in steps])
-    measured = np.concatenate([measurements.solve_surrogate_slope(run, step)[0] for step in steps])
+    slopes, shares = zip(*(measurements.solve_surrogate_slope(run, s) for s in steps), strict=True)
     weight = measurements.get_advantage_weights(run)[rows]
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
-    clipped = [_list_clipped_action_slopes(run, step) for step in steps]
-    others = {name: np.concatenate([each[name] for each in clipped]) for name in clipped[0]}
-    answer = measurements.sort_measurement(
-        measured, expected, AnswerAxis("probability ratio", ratio), others
+    axis = AnswerAxis("probability ratio", ratio)
+    answer = measurements.sort_measurement(np.concatenate(slopes), expected, axis, {})
+    words, explain = (
+        _explain_directions(run, steps[:2], shares),
+        functools.partial(explain_policy_loss, [run]),
     )
-    explain = functools.partial(explain_policy_loss, run, steps)
-    return dataclasses.replace(answer, explain=explain)
+    return dataclasses.replace(answer, meaning=words, explain=explain)
 
 
-def explain_policy_loss(run: ProbeRun, steps: Sequence[OptimizerStepRecord]) -> str:
-    """Return which quantity of the policy loss of a first rollout is another one, else nothing."""
-    found = [measurements.solve_surrogate_slope(run, step)[0] for step in steps]
-    minibatches = [measurements.read_policy_minibatch(run, step) for step in steps]
+def explain_policy_loss(runs: Sequence[ProbeRun]) -> str:
+    """Return which quantity of the policy loss is another one in later minibatches, if any."""
+    pairs = [(run, step) for run in runs for step in measurements.list_later_steps(run)]
+    found, shares = zip(*(measurements.solve_surrogate_slope(*pair) for pair in pairs), strict=True)
+    if min(shares) < MIN_DIRECTION_SHARE:
+        return ""
+    minibatches = [measurements.read_policy_minibatch(*pair) for pair in pairs]
     return _explain_policy_slopes(np.concatenate(found), minibatches)
+
+
+MIN_DIRECTION_SHARE = 0.99
+"""Smallest share of a gradient along the log-probability of the stored actions."""
+
+
+def _explain_directions(
+    run: ProbeRun, steps: Sequence[OptimizerStepRecord], shares: Sequence[float]
+) -> str:
+    # Pulls that are not those of the stored actions have no slope along them.
+    from parallax.harness.probes.ppo import changed_formulas
+
+    is_along = min(shares) >= MIN_DIRECTION_SHARE
+    return "" if is_along else changed_formulas.explain_log_probs(run, steps)
 
 
 def _explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
@@ -119,37 +139,12 @@ def _explain_value_slopes(clips: bool, found: Array, minibatches: Sequence[Minib
     return changed_formulas.explain_value_slopes(found, minibatches, clips)
 
 
-CUT_ACTION_TEXTS = (
-    "the probability of the action that was cut, over that of the sample",
-    "the probabilities of the action that was cut, in place of the sample's",
-)
-
-
-def _list_clipped_action_slopes(run: ProbeRun, step: OptimizerStepRecord) -> dict[str, Array]:
-    # Derivatives by the log ratio of the sample if the loss is that of actions cut at the bounds.
-    rows, data = find_rollout_rows(run, step), run.experiment.scripted_data
-    seen = measurements.get_rollout_observations(run)[rows]
-    x, weight = measurements.compute_samples(run)[rows], measurements.get_advantage_weights(run)
-    cut = np.clip(x, data.low, data.high)
-    old, (mean, std) = (
-        measurements.compute_policy_gaussian(weights, seen)
-        for weights in (run.weights, step.before)
-    )
-    due, given = ((of - mean) / std**2 for of in (x, cut))
-    along = (due * given).sum(axis=1) / (due**2).sum(axis=1)
-    log_probs = [formulas.compute_normal_log_prob(of, *old) for of in (x, cut)]
-    ratios = np.exp(formulas.compute_normal_log_prob(cut, mean, std) - np.array(log_probs))
-    slopes = (along * formulas.compute_surrogate_slope(weight[rows], r, CLIP) for r in ratios)
-    return dict(zip(CUT_ACTION_TEXTS, slopes, strict=True))
-
-
 def _measure_gradient_direction(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
-    shares = [
-        measurements.solve_surrogate_slope(run, get_snapshot_step(run, number))[1]
-        for number in (0, 1)
-    ]
-    return ProbeMeasurement(np.array(shares), np.ones(2))
+    steps = [get_snapshot_step(run, number) for number in (0, 1)]
+    shares = [measurements.solve_surrogate_slope(run, step)[1] for step in steps]
+    words = _explain_directions(run, steps, shares)
+    return ProbeMeasurement(np.array(shares), np.ones(2), meaning=words)
 
 
 def _measure_log_std_gradient(cache: ExperimentCache) -> ProbeMeasurement:
@@ -453,7 +448,8 @@ def _make_rollouts_measure(
         *arrays, minibatches = zip(*found, strict=True)
         value, expected, of_all = (np.concatenate(each) for each in arrays)
         # The loss may be a multiple of the paper's.
-        others = {ALL_PAIRS: value} if measure_misfit(of_all, value) < MAX_FIT_ERROR else {}
+        fits = measure_misfit(of_all, value) < MAX_FIT_ERROR and np.abs(value).max() > MIN_PULL
+        others = {ALL_PAIRS: value} if fits else {}
         if adds_earlier_gradients(run, network):
             others = {EARLIER_GRADIENTS: value}
         why = functools.partial(explain, value, minibatches)

@@ -16,7 +16,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedTransition
 from parallax.harness.probes.experiments import ProbeRun
-from parallax.harness.probes.measurements import describe_observations, merge_steps
+from parallax.harness.probes.measurements import describe_observations, measure_misfit, merge_steps
 from parallax.harness.probes.ppo.experiments import GAMMA, LAMBDA
 from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
 from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
@@ -41,6 +41,9 @@ class Minibatch:
     old: Mapping[str, Array]
 
 
+MIN_MISSING, MAX_MISFIT = 3, 5e-3
+"""Fewest transitions without a pull that are described, and the largest share that is rounding."""
+RENEWED_ADVANTAGES = "those computed anew with the values of the epoch's start"
 BOTH_NETWORKS = {"policy", "value"}
 """Networks that learn from a minibatch."""
 
@@ -79,6 +82,26 @@ def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
     if number >= len(steps):
         raise UnmeasuredError(f"its optimiser took only {len(steps)} steps")
     return steps[number]
+
+
+def describe_epochs(run: ProbeRun) -> str:
+    """Return how many epochs or minibatches a rollout has, if these are not as configured."""
+    hp, steps = run.hyperparameters, list_gradient_steps(run)
+    steps = [step for step in steps if step.env_steps == steps[0].env_steps]
+    due = -(-hp.rollout_steps // hp.minibatch_size)
+    each, rest = divmod(len(steps), hp.epochs)
+    if not rest and each == due:
+        return ""
+    rows = [np.asarray(row, float) for step in steps[:due] for row in step.observations]
+    known = {np.asarray(t.observation, float).tobytes() for t in get_rollout_transitions(run)}
+    is_whole = len(rows) == hp.rollout_steps and {row.tobytes() for row in rows} == known
+    if is_whole and not len(steps) % due:
+        return f"epochs per rollout: {len(steps) // due} in place of {hp.epochs}"
+    left = hp.rollout_steps - sum(len(step.observations) for step in steps[:each])
+    if rest or each > due or left <= 0:
+        return f"a rollout has {len(steps)} minibatches in place of {hp.epochs} epochs of {due}"
+    words = f"{left} of {hp.rollout_steps} transitions are left out of it"
+    return f"an epoch ends early, after {each} of {due} minibatches: {words}"
 
 
 def list_rollouts(run: ProbeRun) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
@@ -204,8 +227,16 @@ def read_policy_minibatch(run: ProbeRun, step: OptimizerStepRecord, rollout: int
     }
     old = {n: compute_log_probs(run, weights, rollout) for n, weights in policies.items()}
     (due, *_) = old.values()
+    mean, std = compute_policy_gaussian(
+        get_rollout_weights(run, rollout), get_rollout_observations(run, rollout)
+    )
+    noise = np.resize(run.experiment.scripted_data.batch_noise, mean.shape)
+    for name, drawn in (("newly sampled actions", noise), ("the policy's means", 0 * noise)):
+        old[name] = formulas.compute_normal_log_prob(mean + std * drawn, mean, std)
+    transitions = get_rollout_transitions(run, rollout)
+    anew = compute_advantages(steps[begun].before, transitions)[rows]
     return Minibatch(
-        list_other_numbers(advantages, rows, number - begun),
+        list_other_numbers(advantages, rows, number - begun) | {RENEWED_ADVANTAGES: anew},
         compute_log_probs(run, step.before, rollout)[rows],
         {f"those of {name}": array[rows] for name, array in old.items()}
         | list_other_numbers(due, rows, number - begun),
@@ -266,8 +297,22 @@ def solve_minibatch_slope(step: OptimizerStepRecord, seen: Array, x: Array) -> t
     direction = (x - mean) / std**2
     pull = solve_output_gradient(step.gradients, step.before, "policy", seen, TANH)
     share = (direction * pull).sum(axis=1) / (direction**2).sum(axis=1)
-    rest = np.abs(pull - share[:, None] * direction).max() / np.abs(pull).max()
+    rest = np.abs(pull - share[:, None] * direction).max() / max(np.abs(pull).max(), 1e-30)
+    rest = rest if pull.any() else 1.0
     return np.asarray(-share * len(seen)), 1 - float(rest)
+
+
+def describe_missing_pulls(slope: Array, due: Array) -> str:
+    """Return advantages of which sign lack their slope at ratios of 1, whatever their factor."""
+    if np.abs(slope).max() < MAX_MISFIT * np.abs(due).max():
+        return ""
+    for sign, which, why in ((1, "positive", "below"), (-1, "negative", "above")):
+        mine = sign * due > 0
+        if mine.all() or np.abs(slope[mine]).max(initial=0.0) > MAX_MISFIT * np.abs(slope).max():
+            continue
+        if mine.sum() >= MIN_MISSING and measure_misfit(due[~mine], slope[~mine]) < MAX_MISFIT:
+            return f"{which} advantages have no pull, as if the ratio were cut {why} 1"
+    return ""
 
 
 def compute_parallel_samples(run: ProbeRun) -> Array:

@@ -432,7 +432,8 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
     nearest = pool[np.abs(slope[:, None] - pool).argmin(axis=1)]
     found["the advantages of other transitions"] = nearest
     explain = functools.partial(_explain_parallel_advantages, run, (slope - shift) / scale, rows)
-    return ProbeMeasurement(slope, pool[rows], alternatives=found, explain=explain)
+    words = measurements.describe_missing_pulls(slope, pool[rows])
+    return ProbeMeasurement(slope, pool[rows], None, found, meaning=words, explain=explain)
 
 
 def _fit_standardization(run: ProbeRun) -> tuple[float, float]:

@@ -33,7 +33,7 @@ from parallax.harness.probes.probe import (
     UnmeasuredError,
     make_entry_description,
 )
-from parallax.harness.probes.results import AnswerAxis
+from parallax.harness.probes.results import COUNT, AnswerAxis, AnswerComparison
 
 TARGET_CHANGE_TOLERANCE = 1e-2
 """Largest change of a value target, in units of return, that counts as rounding."""
@@ -54,7 +54,8 @@ def _measure_coverage(cache: ExperimentCache) -> ProbeMeasurement:
         [find_rollout_rows(run, get_snapshot_step(run, number)) for number in (0, 1)]
     )
     times = np.bincount(shown, minlength=experiments.ROLLOUT_STEPS).astype(float)
-    return ProbeMeasurement(times, np.ones(experiments.ROLLOUT_STEPS))
+    words = measurements.describe_epochs(run)
+    return ProbeMeasurement(times, np.ones(experiments.ROLLOUT_STEPS), meaning=words)
 
 
 def _measure_reshuffling(cache: ExperimentCache) -> ProbeMeasurement:
@@ -76,20 +77,23 @@ def _measure_advantage_recompute(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_counts(cache: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_count_experiment(cache)
-    return ProbeMeasurement(_count_steps(run), np.array([48.0, 24.0, 8.0]))
+    return _compare_counts(experiments.run_count_experiment(cache), [48.0, 24.0, 8.0])
 
 
 def _measure_parallel_counts(cache: ExperimentCache) -> ProbeMeasurement:
-    return ProbeMeasurement(
-        _count_steps(experiments.run_parallel_envs(cache)), np.array([24.0, 24.0, 4.0])
-    )
+    return _compare_counts(experiments.run_parallel_envs(cache), [24.0, 24.0, 4.0])
 
 
-def _count_steps(run: ProbeRun) -> np.ndarray:
+def _compare_counts(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
     steps = measurements.list_gradient_steps(run)
     first = steps[0].env_steps if steps else -1
-    return np.array([float(len(run.transitions)), float(first), float(len(steps))])
+    counts = ProbeMeasurement(
+        np.array([float(len(run.transitions)), float(first), float(len(steps))]), np.array(expected)
+    )
+    if not (words := measurements.describe_epochs(run) if steps else ""):
+        return counts
+    text = make_entry_description(COUNT_NAMES)(AnswerComparison(COUNT), counts)
+    return dataclasses.replace(counts, meaning=f"{text}; {words}")
 
 
 def _compare_minibatch_sizes(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
@@ -240,9 +244,11 @@ def _measure_constant_clip_range(cache: ExperimentCache) -> ProbeMeasurement:
         CLIP * _measure_clip_factor(cache, *_find_ratio_near_clip(cache, sign))
         for sign in (1.0, -1.0)
     ]
-    words, run = "", experiments.run_full_batches(cache)
+    words = ""
     if not np.allclose(value, CLIP, rtol=4 * CLIP_BRACKET):
-        words = explain_policy_loss(run, measurements.list_later_steps(run))
+        # Epochs of several minibatches show whether a ratio is to the policy of the epoch's start.
+        runs = experiments.run_full_batches(cache), experiments.run_update(cache)
+        words = explain_policy_loss(runs)
         words = f"in later epochs, {words}" if words else ""
     return ProbeMeasurement(np.array(value), np.full(2, CLIP), meaning=words)
 

@@ -134,7 +134,7 @@ def _measure_critics_seen(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
     step, first = list_network_steps(run, "policy")[0], list_critic_updates(run)[0]
     misfits = [fit_policy_terms(run, step, then)[1] for then in (first.before, first.after)]
-    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
+    return critics.compare_misfits(misfits)
 
 
 def fit_policy_terms(

@@ -137,13 +137,7 @@ def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> Prob
     step = list_network_steps(run, "policy")[0]
     earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
     misfits = [_fit_best(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
-    if min(misfits) > MAX_MISFIT * max(misfits):
-        raise UnmeasuredError("its gradient fits critics from neither before nor after their step")
-    return ProbeMeasurement(np.array([float(np.argmin(misfits))]), np.ones(1))
-
-
-MAX_MISFIT = 0.5
-"""Largest misfit of the critics that the policy uses, as a share of the others' misfit."""
+    return critics.compare_misfits(misfits)
 
 
 def fit_policy_terms(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Array, float]:

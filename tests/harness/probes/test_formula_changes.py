@@ -23,7 +23,11 @@ from parallax.harness.probes.formula_changes import (
 )
 from parallax.harness.probes.ppo import changed_formulas
 from parallax.harness.probes.ppo.experiments import CLIP, GAMMA, LAMBDA
-from parallax.harness.probes.ppo.measurements import Minibatch
+from parallax.harness.probes.ppo.measurements import (
+    RENEWED_ADVANTAGES,
+    Minibatch,
+    describe_missing_pulls,
+)
 
 RNG = np.random.default_rng(0)
 REWARD, FIRST, SECOND = RNG.normal(size=(3, 24))
@@ -299,3 +303,58 @@ def test_linear_schedules_are_explained():
     assert explain(0.2 * (1 - np.arange(20) / 20)).startswith("it counts: gradient steps")
     assert explain(0.2 * (1 - (done + 1) / 4)) == "the number that are done is one more"
     assert explain(np.full(20, 0.2) * np.repeat([1, 0.75, 0.375, 0.09375], 5)) != ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (1 - CLIP, 1 - CLIP, "always at 1 minus the range"),
+        (1 + CLIP, 1 + CLIP, "always at 1 plus the range"),
+        (1 - CLIP, 1.0, "between 1 minus the range and 1"),
+        (1.0, 1 + CLIP, "between 1 and 1 plus the range"),
+        (CLIP, 1 + CLIP, "between the range and 1 plus the range"),
+        (1 - 2 * CLIP, 1 + CLIP, "the clip range below 1 counts 2 times"),
+        (1 - CLIP, 1 + CLIP / 2, "the clip range above 1 counts 0.5 times"),
+        (-np.inf, 1 + CLIP, "from above only"),
+    ],
+)
+def test_bounds_of_the_ratio_are_named(low, high, words):
+    generator = np.random.default_rng(2)
+    old, advantages = generator.normal(size=(2, 200))
+    new = old + generator.normal(scale=0.9, size=200)
+    ratio, minibatch = np.exp(new - old), name_minibatch(advantages, new, old)
+    cut = (ratio < low) | (ratio > high)
+    clipped = np.clip(ratio, low, high) * advantages
+    counts = (ratio * advantages < clipped) | ~cut
+    found = changed_formulas.explain_policy_slopes(ratio * advantages * counts, [minibatch])
+    assert words in found
+
+
+def test_the_product_that_is_cut_is_named():
+    advantages, new, old = make_minibatch()
+    product = np.exp(new - old) * advantages
+    slopes = product * (product <= np.clip(product, 1 - CLIP, 1 + CLIP))
+    minibatch = name_minibatch(advantages, new, old)
+    assert "the product of ratio" in changed_formulas.explain_policy_slopes(slopes, [minibatch])
+
+
+def test_old_log_probs_of_renewed_advantages_are_named():
+    # Advantages that are computed anew are usual somewhere: another change is found beside them.
+    advantages, new, old = make_minibatch()
+    others = {"those of the minibatch": advantages, RENEWED_ADVANTAGES: advantages[::-1] ** 2}
+    olds = {"the old ones": old, "those of the step before": old + new**2 / 9}
+    slopes = formulas.compute_surrogate_slope(
+        others[RENEWED_ADVANTAGES], np.exp(new - olds["those of the step before"]), CLIP
+    )
+    words = changed_formulas.explain_policy_slopes(slopes, [Minibatch(others, new, olds)])
+    assert words == "old log-probabilities are those of the step before"
+
+
+def test_pulls_that_are_missing_at_a_ratio_of_1_are_described():
+    advantages = np.random.default_rng(3).normal(size=24)
+    found = describe_missing_pulls(2 * advantages.clip(max=0), advantages)
+    assert found == "positive advantages have no pull, as if the ratio were cut below 1"
+    assert "negative" in describe_missing_pulls(advantages.clip(min=0), advantages)
+    assert not describe_missing_pulls(advantages, advantages)
+    assert not describe_missing_pulls(0 * advantages, advantages)
+    assert not describe_missing_pulls(np.abs(advantages).clip(max=0.1), advantages)

@@ -234,7 +234,7 @@ IN_ONE_PLACE = {
         *("sb3", "ppo.policy_loss", "stable_baselines3.common.on_policy_algorithm"),
         "OnPolicyAlgorithm.collect_rollouts",
         *("actions,\nrewards,\n", "clipped_actions,\nrewards,\n"),
-        "the probability of the action that was cut, over that of the sample",
+        "log-probabilities: those of the stored actions cut at the bounds, not",
     ),
     "value before the last step": (
         *("sb3", "ppo.rollout_end", "stable_baselines3.common.on_policy_algorithm"),
@@ -270,6 +270,87 @@ IN_ONE_PLACE = {
         *("-self.target_noise_clip, self.target_noise_clip", "max=-self.target_noise_clip"),
         "all noise is -0.5, the smallest allowed",
     ),
+    "lagged second critic": (
+        *("skrl", "sac.policy_terms", "skrl.agents.torch.sac.sac", "SAC.update"),
+        'self.critic_2.act({**inputs, "taken_actions": actions}, role="critic_2")',
+        'self.target_critic_2.act({**inputs, "taken_actions": actions}, role="critic_2")',
+        "the value of the second critic: that of its target network, not that of the critic",
+    ),
+    "one bound for both": (
+        *("cleanrl", "ppo.policy_loss", "cleanrl.ppo_continuous_action", ""),
+        "torch.clamp(ratio, 1 - args.clip_coef, 1 + args.clip_coef)",
+        "torch.clamp(ratio, 1 + args.clip_coef, 1 - args.clip_coef)",
+        "the ratio is cut: always at 1 minus the range, one constant",
+    ),
+    "a ratio of 1 is cut": (
+        *("sb3", "ppo.advantage_normalisation", "stable_baselines3.ppo.ppo", "PPO.train"),
+        *("1 - clip_range, 1 + clip_range", "1 + clip_range, 1 + clip_range"),
+        "^negative advantages have no pull, as if the ratio were cut above 1$",
+    ),
+    "new actions": (
+        *("tianshou", "ppo.policy_gradient_direction", "tianshou.algorithm.modelfree.ppo"),
+        *("PPO._update_with_batch", "dist.log_prob(minibatch.act)", "dist.log_prob(dist.sample())"),
+        "log-probabilities: those of newly sampled actions, not those of the stored actions",
+    ),
+    "new actions with a gradient": (
+        *("sb3", "ppo.policy_loss", "stable_baselines3.common.policies"),
+        *("ActorCriticPolicy.evaluate_actions", "distribution.log_prob(actions)"),
+        "distribution.log_prob(distribution.get_actions())",
+        "log-probabilities: those of newly sampled actions, whose gradients count",
+    ),
+    "new actions of a squashed policy": (
+        *("torchrl", "ppo.policy_gradient_direction", "torchrl.objectives.ppo"),
+        *("PPOLoss._get_cur_log_prob", "dist.log_prob(action)", "dist.log_prob(dist.sample())"),
+        "log-probabilities: those of newly sampled actions, not those of the stored actions",
+    ),
+    "temperature of stored actions": (
+        *("sb3", "sac.temperature_gradient", "stable_baselines3.sac.sac", "SAC.train"),
+        "(log_prob + self",
+        "(self.actor.action_dist.log_prob(replay_data.actions).reshape(-1, 1) + self",
+        "actions of the log-probability: those of the minibatch, not the policy's samples",
+    ),
+    "two critics": (
+        *("sb3", "ddpg.critic_target", "stable_baselines3.ddpg.ddpg", "DDPG.__init__"),
+        *('self.policy_kwargs["n_critics"] = 1', 'self.policy_kwargs["n_critics"] = 2'),
+        "the next value: the smaller of both critics, not that of DDPG's only critic",
+    ),
+    "steps of one environment": (
+        *("sb3", "ppo.counts_with_copies", BUFFERS, "RolloutBuffer.get"),
+        *(
+            "while start_idx < self.buffer_size * self.n_envs:",
+            "while start_idx < self.buffer_size:",
+        ),
+        "an epoch ends early, after 1 of 2 minibatches: 12 of 24 transitions are left out",
+    ),
+    "one epoch": (
+        *("sb3", "ppo.counts_with_copies", "stable_baselines3.ppo.ppo", "PPO.train"),
+        *("in range(self.n_epochs):", "in range(self.n_epochs - 1):"),
+        "epochs per rollout: 1 in place of 2",
+    ),
+    "rows of one environment": (
+        *("cleanrl", "ppo.own_draws", "cleanrl.ppo_continuous_action", ""),
+        *("b_inds = np.arange(args.batch_size)", "b_inds = np.arange(args.num_steps)"),
+        "18 of 24 transitions are in no minibatch",
+    ),
+    "random actions in other units": (
+        *("tianshou", "ddpg.stored_action", "tianshou.algorithm.algorithm_base"),
+        *("Policy.map_action_inverse", "act = (act - low) * 2.0 / scale - 1.0", "act = act"),
+        "random actions .* are stored in units of the task, those of the policy between -1 and 1",
+    ),
+    "other random actions": (
+        *("sb3", "td3.stored_action", OFF_POLICY, "OffPolicyAlgorithm._sample_action"),
+        "buffer_action = scaled_action",
+        "is_random = self.num_timesteps < learning_starts\n"
+        "buffer_action = scaled_action**2 if is_random else scaled_action",
+        "random actions of the warm-up are stored as others than those that were taken",
+    ),
+    "old log-probabilities": (
+        *("tianshou", "ppo.clip_range", "tianshou.algorithm.modelfree.ppo"),
+        "PPO._update_with_batch",
+        "self._add_returns_and_advantages(batch, self._buffer, self._indices)",
+        "self._preprocess_batch(batch, self._buffer, self._indices)",
+        "old log-probabilities are those of the policy of the epoch's start, renewed in each epoch",
+    ),
     "one shuffle": (
         *("sb3", "ppo.own_draws", BUFFERS, "RolloutBuffer.get"),
         *("np.random.permutation", "np.random.RandomState(0).permutation"),
@@ -279,6 +360,7 @@ IN_ONE_PLACE = {
 SLOW = (
     *("narrower box", "one process", "one number for all dimensions", "sample without gradient"),
     *("temperature of the wrong sign", "one shuffle", "clipped actions"),
+    *("temperature of stored actions", "new actions of a squashed policy", "one epoch"),
 )
 
 
@@ -295,6 +377,37 @@ def test_a_fault_in_one_place_is_named(name):
     fault = LineFault("planted", framework, "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
     assert re.search(words, answer.meaning) and not re.search(words, healthy.meaning)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "place", "replacement", "words"),
+    [
+        (
+            "td3",
+            ("td3.policies", "TD3Policy.__init__", '"n_critics": n_critics'),
+            '"n_critics": 1',
+            "no",
+        ),
+        (
+            "ddpg",
+            ("ddpg.ddpg", "DDPG.__init__", '["n_critics"] = 1'),
+            '["n_critics"] = 3',
+            "more than",
+        ),
+    ],
+)
+def test_models_with_other_numbers_of_critics_are_not_measured(
+    algorithm, place, replacement, words
+):
+    module, function, text = place
+    change = Intervention(
+        *("planted", "", ("sb3",), (algorithm,), {}, ()),
+        (SourceSegment(f"stable_baselines3.{module}", function, text, replacement),),
+        *({}, Path(__file__)),
+    )
+    fault = LineFault("planted", "sb3", "", "", "", change)
+    reason = ask(fault, f"{algorithm}.critic_target", [change])[1].unmeasured
+    assert re.search(f"its model has {words} .*critic", reason)
 
 
 def test_one_decision_to_explore_is_named_where_upstream_has_it():
