@@ -75,19 +75,31 @@ def list_rows(
     return places, masks
 
 
-def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> Mapping[str, Tensor]:
+class StepWeights(dict[str, Tensor]):
+    """Weights before a step by name, with outputs of their networks: a search repeats most."""
+
+    def __init__(self, step: OptimizerStepRecord) -> None:
+        """Read the weights."""
+        super().__init__({name: _make_tensor(array) for name, array in step.before.items()})
+        self.step = step  # while it is alive no other object gets its id
+        self.run = functools.lru_cache(maxsize=2000)(self._run)
+
+    def _run(self, network: str, layer: str, shape: tuple[int, ...], inputs: bytes) -> Tensor:
+        array = np.frombuffer(inputs).reshape(shape)
+        return run_network(dict(self), network, torch.as_tensor(array.copy()), layer)
+
+
+def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> StepWeights:
     """Return the weights before a step."""
-    # The step is cached as well: while it is alive no other object gets its id.
-    return run.get_or_compute(
-        ("tensors", id(step)),
-        lambda: (step, {name: _make_tensor(array) for name, array in step.before.items()}),
-    )[1]
+    return run.get_or_compute(("tensors", id(step)), lambda: StepWeights(step))
 
 
 def run_network(
     weights: Mapping[str, Tensor], network: str, inputs: Tensor, layer: str = "out"
 ) -> Tensor:
     """Return the output of a network with two hidden ReLU layers, float[rows, outputs]."""
+    if isinstance(weights, StepWeights) and not inputs.requires_grad:
+        return weights.run(network, layer, tuple(inputs.shape), inputs.numpy().tobytes()).clone()
     for name in ("0", "1", layer):
         weight, bias = (weights[f"{network}.{name}.{part}"] for part in ("weight", "bias"))
         inputs = inputs @ weight.T + bias
