@@ -207,11 +207,13 @@ def _merge_settings(
 def _read_profile(profile: str) -> dict[str, Any]:
     import yaml  # importing it takes as long as reading a hundred runs
 
+    from parallax.harness.contract.data_files import read_user_file
+
     path = Path(profile)
     if "/" not in profile and not profile.endswith(".yaml"):
         path = PROFILES / f"{profile}.yaml"
     try:
-        content = yaml.safe_load(path.read_text()) or {}
+        content = yaml.safe_load(read_user_file(path, 2**20).decode()) or {}
     except OSError as error:
         names = sorted(file.stem for file in PROFILES.glob("*.yaml"))
         raise SpecError(
