@@ -30,6 +30,7 @@ from parallax.harness.train.checkpointing import (
     read_rng_state,
 )
 from parallax.harness.train.diagnosis import RunDiagnosis, finish_diagnosis, start_diagnosis
+from parallax.harness.train.limits import estimate_state_bytes
 from parallax.harness.train.loggers import TrainingLogger, start_logging
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
@@ -154,7 +155,10 @@ class _RunAttempt:
         if not every:
             return self._train(None, 0, stop)
         before = read_rng_state()
-        for start in iterate_resume_points(self._folder.checkpoints, self._own, self._add_note):
+        room = estimate_state_bytes(self._prepared.hyperparameters, self._prepared.context.task)
+        for start in iterate_resume_points(
+            self._folder.checkpoints, self._own, self._add_note, room
+        ):
             try:
                 return self._train(start, every, stop)
             except ResumeError as error:

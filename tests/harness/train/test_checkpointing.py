@@ -212,6 +212,26 @@ class TestOddStarts:
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "subprocess:Popen, which is not registered" in content["resume_notes"][0]
 
+    def test_arrays_that_no_such_training_has_are_refused(self, undisturbed, tmp_path, monkeypatch):
+        """An array of equal chunks takes no place in a file."""
+
+        def enlarge(state):
+            state["policy"] = {"\0": ["|u1", [2**29], [digest] * 2**11]}
+
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        file = folder / "checkpoint" / f"{newest(folder)}.state"
+        content = msgspec.msgpack.decode(file.read_bytes()[32:])
+        digest, chunk = hashlib.sha256(bytes(2**18)).digest(), file.with_name("99.pieces")
+        chunk.write_bytes(bytes(2**18))
+        content["pieces"][digest] = [99, 0, 2**18]
+        raw = msgspec.msgpack.encode(content)
+        file.write_bytes(hashlib.sha256(raw).digest() + raw)
+        alter(folder, newest(folder), enlarge)
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "is too large: its arrays take more than 2" in content["resume_notes"][0]
+
     def test_other_versions_and_settings_are_refused_by_name(
         self, undisturbed, tmp_path, monkeypatch
     ):
