@@ -15,7 +15,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.upstream_code import silence_future_warnings
 from parallax.harness.interventions.catalogue import make_replacement
 from parallax.harness.record.checkpoints import LoadedCheckpoint
-from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.files import escape_unprintable, summarize_error
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import LockOwner
@@ -41,6 +41,12 @@ from parallax.harness.train.stop_signals import (
 )
 
 _MAX_NOTE_LENGTH = 1_000
+# A value of another type, shape or size in a checkpoint shows only where it is used. Without the
+# checkpoint before it, every further attempt at the run would fail in the same way.
+_ERRORS_OF_ALTERED_STATE = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError),
+    MemoryError,
+)
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
@@ -161,10 +167,17 @@ class _RunAttempt:
         ):
             try:
                 return self._train(start, every, stop)
-            except ResumeError as error:
-                assert start is not None
+            except (ResumeError, *_ERRORS_OF_ALTERED_STATE) as error:
+                if start is None or isinstance(error, TrainingError | SpecError):
+                    raise
+                reason: object = error
+                if not isinstance(error, ResumeError):
+                    is_loaded = self.steps >= start.about["step"]
+                    if not is_loaded or self._folder.checkpoints.numbers()[0] > start.number:
+                        raise  # it has nothing to do with the checkpoint, or has saved another one
+                    reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()
-                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {error}.")
+                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {reason}.")
                 self._folder.discard_results()
                 load_rng_state(before)
         raise AssertionError("a start always fits")

@@ -26,6 +26,7 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train import stop_signals as stopping
 from parallax.harness.train.checkpointing import CheckpointSchedule
+from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import execute_run
 
@@ -211,6 +212,36 @@ class TestOddStarts:
         assert not mark.exists()
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "subprocess:Popen, which is not registered" in content["resume_notes"][0]
+
+    def test_a_checkpoint_after_which_the_training_fails_at_once_is_left_for_the_one_before(
+        self, undisturbed, tmp_path
+    ):
+        """A value of another type shows only where it is used."""
+
+        def change(state):
+            pairs = dict(map(tuple, state["adapter"]["pairs"]))
+            pairs["taken"] = "many"
+            state["adapter"]["pairs"] = [[key, value] for key, value in pairs.items()]
+
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        alter(folder, newest(folder), change)
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        (note,) = content["resume_notes"]
+        assert "the training failed soon after it (can only concatenate str" in note
+
+    def test_a_training_that_fails_before_or_long_after_its_checkpoint_begins_no_other(
+        self, undisturbed, tmp_path, monkeypatch
+    ):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        for failing in ({"accident": fail, "at": 59}, {}):
+            if not failing:  # before the first step
+                monkeypatch.setattr(TrainingMonitor, "make_env", lambda monitor: fail())
+            content = go(prepared, folder, **failing)
+            assert content["status"] == "failed" and content["resume_notes"] == []
+            assert content["resumed_from"] in (48, 56)
 
     def test_arrays_that_no_such_training_has_are_refused(self, undisturbed, tmp_path, monkeypatch):
         """An array of equal chunks takes no place in a file."""
