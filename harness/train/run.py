@@ -41,12 +41,7 @@ from parallax.harness.train.stop_signals import (
 )
 
 _MAX_NOTE_LENGTH = 1_000
-# A value of another type, shape or size in a checkpoint shows only where it is used. Without the
-# checkpoint before it, every further attempt at the run would fail in the same way.
-_ERRORS_OF_ALTERED_STATE = (
-    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError),
-    MemoryError,
-)
+_OTHER_ERRORS = (TrainingError, SpecError, LockLostError, OSError)  # not of a checkpoint's state
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
@@ -160,20 +155,22 @@ class _RunAttempt:
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before = read_rng_state()
+        before, there = read_rng_state(), self._folder.checkpoints.numbers()
         room = estimate_state_bytes(self._prepared.hyperparameters, self._prepared.context.task)
         for start in iterate_resume_points(
             self._folder.checkpoints, self._own, self._add_note, room
         ):
             try:
                 return self._train(start, every, stop)
-            except (ResumeError, *_ERRORS_OF_ALTERED_STATE) as error:
-                if start is None or isinstance(error, TrainingError | SpecError):
+            # A value of another type or shape shows only where it is used; without the checkpoint
+            # before it, every further attempt at the run would fail in the same way.
+            except Exception as error:
+                if start is None or isinstance(error, _OTHER_ERRORS):
                     raise
                 reason: object = error
                 if not isinstance(error, ResumeError):
                     is_loaded = self.steps >= start.about["step"]
-                    if not is_loaded or self._folder.checkpoints.numbers()[0] > start.number:
+                    if not is_loaded or self._folder.checkpoints.numbers() != there:
                         raise  # it has nothing to do with the checkpoint, or has saved another one
                     reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()

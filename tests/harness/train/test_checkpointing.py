@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import signal
 
 import msgspec
@@ -224,12 +225,16 @@ class TestOddStarts:
             state["adapter"]["pairs"] = [[key, value] for key, value in pairs.items()]
 
         prepared, folder = a_run(tmp_path)
-        go(prepared, folder, accident=fail, at=50)
-        alter(folder, newest(folder), change)
-        content = go(prepared, folder)
-        assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        (note,) = content["resume_notes"]
-        assert "the training failed soon after it (can only concatenate str" in note
+        for altered, resumed in ((1, 40), (2, None)):
+            go(prepared, folder, accident=fail, at=50)
+            for number in range(altered):
+                alter(folder, newest(folder) - number, change)
+            content = go(prepared, folder)
+            assert content["resumed_from"] == resumed and result(folder) == undisturbed
+            assert len(content["resume_notes"]) == altered
+            for note in content["resume_notes"]:
+                assert "the training failed soon after it (can only concatenate str" in note
+            shutil.rmtree(folder)
 
     def test_a_training_that_fails_before_or_long_after_its_checkpoint_begins_no_other(
         self, undisturbed, tmp_path, monkeypatch
