@@ -90,11 +90,7 @@ def resubmit_runs(
 
 @contextlib.contextmanager
 def _lock_submissions(study: Path) -> Iterator[None]:
-    """Let no other such command submit runs of a study: both would find them not queued.
-
-    Raises:
-        SpecError: Another one is doing so.
-    """
+    """Let no other such command submit runs of a study: both would find them not queued."""
     folder = study / FOLDER
     lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     try:
@@ -102,10 +98,7 @@ def _lock_submissions(study: Path) -> Iterator[None]:
             folder.mkdir(exist_ok=True)
             lock = RunLock.acquire(folder)
     except LockHeldError as error:
-        raise SpecError(
-            f"{folder}: the same command submits runs already ({error}). Run it again for what is "
-            "left."
-        ) from error
+        raise SpecError(f"{folder}: another such command ({error}). Run it again then.") from error
     with lock:
         yield
 

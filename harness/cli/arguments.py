@@ -165,23 +165,16 @@ def _escape_control(text: str) -> str:
 
 
 def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = ()) -> None:
-    """Write all files or none.
-
-    Args:
-        contents: Texts by file.
-        pages: Files in Markdown, whose texts may come from a file of somebody else.
+    """Write all files or none; texts in Markdown `pages` may come from a file of somebody else.
 
     Raises:
         SpecError: One cannot be written.
     """
     from parallax.analysis.escaping import finish_markdown
 
-    texts = {
-        path: finish_markdown(_escape_control(text)) if path in pages else text
-        for path, text in contents.items()
-    }
+    texts = {path: _escape_control(contents[path]) for path in pages if path in contents}
     try:
-        write_texts_atomically(texts)
+        write_texts_atomically({**contents, **{k: finish_markdown(v) for k, v in texts.items()}})
     except OSError as error:
         raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
 

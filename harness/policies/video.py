@@ -87,12 +87,9 @@ def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int 
 
 
 def _is_whole_video(content: bytes) -> bool:
-    """Return whether the boxes of an MP4 file end with it and include the list of its frames."""
-    at, kinds = 0, set()
-    while at < len(content):
-        kinds.add(content[at + 4 : at + 8])
-        at += max(8, int.from_bytes(content[at : at + 4], "big"))
-    return at == len(content) and b"moov" in kinds
+    """Return whether an MP4 file ends with the list of its frames, which ffmpeg writes last."""
+    at = content.rfind(b"moov") - 4
+    return at >= 0 and at + int.from_bytes(content[at : at + 4], "big") == len(content)
 
 
 class _SideBySideEnv(gymnasium.Env[Any, Any]):

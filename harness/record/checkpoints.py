@@ -148,11 +148,8 @@ class CheckpointStore:
     def load(self, number: int, room: float = math.inf) -> LoadedCheckpoint:
         """Returns a checkpoint, after checking the hashes of all its bytes.
 
-        Args:
-            number: Its number.
-            room: Bytes that its arrays may take beyond some times those that are stored. A chunk
-                is stored once, however often a state repeats it: a few kilobytes can stand for
-                an empty replay buffer, or for more than the memory.
+        Its arrays may take `room` bytes beyond some times those that are stored: a chunk is stored
+        once, however often a state repeats it.
 
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.

@@ -167,10 +167,7 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def find_write_error(path: Path, size: int) -> OSError | None:
-    """Return why a file cannot have `size` bytes, such as a full disk; None if it can.
-
-    Some libraries do not say why a write failed. Call it for temporary files only, which may grow.
-    """
+    """Return why a temporary file cannot have `size` bytes, such as a full disk; None if it can."""
     try:
         with path.open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, size)

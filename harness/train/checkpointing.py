@@ -102,11 +102,8 @@ def iterate_resume_points(
 ) -> Iterator[LoadedCheckpoint | None]:
     """Yield the checkpoints to resume from, the best first; the last is None, the start.
 
-    Args:
-        checkpoints: Where they are stored.
-        own: The run's identity, which they must have.
-        say: Called with a sentence about each that is refused.
-        room: Bytes that the arrays of this training can take.
+    They must have the identity `own`, and their arrays fit into `room` bytes; `say` is called with
+    a sentence about each that is refused.
     """
     for number in checkpoints.numbers():
         try:

@@ -300,17 +300,15 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
 def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
     """Return an upper bound of the bytes in a training's arrays; infinite where bounds are off.
 
-    Frameworks store a transition in up to twice its observations, in 8 bytes a value (images in
-    one), with three numbers for each action (with the mean and deviation of its distribution)
-    and some for reward, ends, indices and priorities.
+    Frameworks store two observations a transition, in 8 bytes a value (images in one), each
+    action, its mean and deviation, and some numbers beside.
     """
     if os.environ.get(VARIABLE) == "off":
         return math.inf
     values: Any = hyperparameters
     steps = max(getattr(values, "buffer_size", 0), getattr(values, "rollout_steps", 0))
-    if length := getattr(values, "sequence_length", 0):  # overlapping sequences
-        stored = length + values.burn_in + values.n_step
-        steps = steps * stored / (length - values.overlap)
+    if length := getattr(values, "sequence_length", 0):  # sequences overlap
+        steps *= (length + values.burn_in + values.n_step) / (length - values.overlap)
     numbers = 3 * max(task.action_size, task.choices) + _NUMBERS_BESIDE
     transition = 2 * task.observation_size * (1 if task.image else 8) + 8 * numbers
     return _OTHER_STATE_BYTES + steps * transition

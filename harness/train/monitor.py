@@ -139,8 +139,7 @@ class TrainingMonitor:
         """Saves the state of the training if that is due; the first call may load one.
 
         Raises:
-            TrainingError: The training takes more steps than are due, and may never end: counters
-                of upstream come from a checkpoint, which somebody may have altered.
+            TrainingError: It takes more steps than are due: a checkpoint's counter was altered.
         """
         self._boundary()
         if self.steps > self._scheduled_steps:

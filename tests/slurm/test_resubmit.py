@@ -108,7 +108,7 @@ def test_two_commands_do_not_submit_the_same_runs(fake, results, capsys):
     a_record(study, "a", [[folder]])
     with RunLock.acquire(study / "slurm"):
         output = refuse(results, capsys, "--yes")
-    assert f"the same command submits runs already (process {os.getpid()}" in output
+    assert f"another such command (process {os.getpid()}" in output
     assert not fake.calls("sbatch")
     assert resubmit(results, "--dry-run") == 0
     assert resubmit(results, "--yes") == 0
