@@ -1,6 +1,7 @@
 """Settings of Slurm jobs: built-in defaults, then a profile's file, then the command line."""
 
 import dataclasses
+import os
 import re
 import typing
 from collections.abc import Mapping
@@ -211,7 +212,7 @@ def _read_profile(profile: str) -> dict[str, Any]:
     path = Path(profile)
     if "/" not in profile and not profile.endswith(".yaml"):
         path = PROFILES / f"{profile}.yaml"
-    if not path.exists():
+    if not os.path.lexists(path):  # also for a name that is too long
         names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
         raise SpecError(
             f"profile={profile}: {path} is not there. Known: {names}; a file of your own is given "

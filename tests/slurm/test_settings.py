@@ -96,7 +96,5 @@ def test_a_profile_is_a_name_or_a_file(tmp_path, monkeypatch):
     words = f"profile=profile: {place} is not there. Known: {known}"
     assert str(error.value) == words
     os.mkfifo("pipe.yaml")
-    with pytest.raises(
-        SpecError, match=r"pipe.yaml:1: the profile cannot be read .no regular file"
-    ):
+    with pytest.raises(SpecError, match=r"pipe.yaml:1: the profile cannot be read"):
         load_settings("pipe.yaml", {})
