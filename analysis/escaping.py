@@ -24,6 +24,7 @@ _HTML = re.compile(r"\\.|<(?=[A-Za-z/!?])")
 _LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)", re.MULTILINE)
 _ADDRESS = re.compile(r"\\.|(?<=:)/(?=/)|\bwww(?=\.)", re.I)  # becomes a link in repositories
+_MATH = re.compile(r"\\.|\$")  # a name between two of them is a formula in repositories
 _PIPE = re.compile(r"\\.|\|")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
 # The last four, full-width, count as the first four in some spreadsheets.
@@ -31,7 +32,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff2
 
 
 def finish_markdown(text: str) -> str:
-    """Escape raw HTML and links to other places in a complete page.
+    """Escape raw HTML, formulas and links to other places in a complete page.
 
     Code is not changed, since nothing in it is read as HTML. Tags that our pages have (`<details>`,
     `<summary>`) are not changed, nor are links to files beside the page and to its sections. Blocks
@@ -98,7 +99,7 @@ def _escape_text(text: str) -> str:
         ours = found[0].startswith("\\") or found["ours"]
         return found[0] if ours else "\\" + found[0]
 
-    escaped = _HTML.sub(tag, text)
+    escaped = _MATH.sub(lambda found: r"\$" if found[0] == "$" else found[0], _HTML.sub(tag, text))
     escaped = _ADDRESS.sub(lambda found: found[0] + "\\" * ("\\" not in found[0]), escaped)
     return _DEFINITION.sub(r"\1\\[", _LINK.sub(link, escaped))
 

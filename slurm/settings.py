@@ -1,6 +1,7 @@
 """Settings of Slurm jobs: built-in defaults, then a profile's file, then the command line."""
 
 import dataclasses
+import os
 import re
 import typing
 from collections.abc import Mapping
@@ -205,21 +206,19 @@ def _merge_settings(
 
 
 def _read_profile(profile: str) -> dict[str, Any]:
-    import yaml  # importing it takes as long as reading a hundred runs
+    # Importing YAML takes as long as reading a hundred runs.
+    from parallax.harness.contract.data_files import load_yaml
 
     path = Path(profile)
     if "/" not in profile and not profile.endswith(".yaml"):
         path = PROFILES / f"{profile}.yaml"
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except OSError as error:
-        names = sorted(file.stem for file in PROFILES.glob("*.yaml"))
+    if not os.path.lexists(path):  # also for a name that is too long
+        names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
         raise SpecError(
-            f"profile={profile}: {path} cannot be read ({error.strerror}). Known: "
-            f"{', '.join(names)}; a file of your own is given by its path."
-        ) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SpecError(f"profile={profile}: {path} is not YAML: {error}") from error
+            f"profile={profile}: {path} is not there. Known: {names}; a file of your own is given "
+            "by its path."
+        )
+    content = load_yaml(path, "profile") or {}
     if not isinstance(content, dict):
         raise SpecError(f"profile={profile}: {path} must hold settings as `name: value`.")
     return content

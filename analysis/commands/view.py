@@ -13,6 +13,7 @@ from typing import Any
 
 from parallax.analysis.commands import run_browser
 from parallax.analysis.commands.common import CommandError
+from parallax.harness.record.files import UnusableError, read_bounded
 
 ADDRESS = "127.0.0.1"  # never another address: anyone who can reach the port can see the runs
 _MAX_REPORT_BYTES = 2**27
@@ -101,7 +102,7 @@ class RunServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def is_own_host(self, host: str | None) -> bool:
+    def is_own_host(self, host: str) -> bool:
         """Return whether a request names this server, and not a domain that resolves to it."""
         return host in (f"{ADDRESS}:{self.server_port}", f"localhost:{self.server_port}")
 
@@ -139,15 +140,16 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _make_response(self) -> tuple[HTTPStatus, bytes, str]:
-        if not self.server.is_own_host(self.headers.get("Host")):
+        if not all(map(self.server.is_own_host, self.headers.get_all("Host", [""]))):
             return _make_problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "The address names another host or port than parallax view printed. Through a "
                 f"tunnel, use the same port at both ends: "
                 f"ssh -L {self.server.server_port}:{ADDRESS}:{self.server.server_port} HOST",
             )
-        parts = urllib.parse.urlsplit(self.path)
-        _, secret, page, *rest = (*parts.path.split("/"), "", "")
+        # Not `urlsplit`, which raises errors for some addresses.
+        path, _, fields = self.path.partition("?")
+        _, secret, page, *rest = (*path.split("/"), "", "")
         needed = self.server.report_secret if page == "report" else self.server.secret
         if not secrets.compare_digest(secret.encode(), needed.encode()):
             return _make_problem(
@@ -156,11 +158,13 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if page not in _PAGES or any(rest):
             return _make_problem(HTTPStatus.NOT_FOUND, "There is no such page.")
         try:
-            query = urllib.parse.parse_qs(parts.query, max_num_fields=1000)
+            query = urllib.parse.parse_qs(fields, max_num_fields=1000)
             with self.server.lock:  # one at a time, since a request can read the runs again
                 return _PAGES[page](self.server.library, query)
         except (KeyError, ValueError):
             return _make_problem(HTTPStatus.NOT_FOUND, "No such study or run is in the folder.")
+        except UnusableError as error:
+            return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, f"The report {error}.")
         except (CommandError, OSError) as error:  # the folder may have been moved meanwhile
             return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
@@ -198,11 +202,7 @@ def _show_report(library: run_browser.RunLibrary, query: Query) -> tuple[HTTPSta
     path = library.find_report(query["study"][0])
     if path is None:
         raise KeyError("report")
-    with path.open("rb") as file:
-        body = file.read(_MAX_REPORT_BYTES + 1)
-    if len(body) > _MAX_REPORT_BYTES:
-        return _make_problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The report is too large.")
-    return HTTPStatus.OK, body, _REPORT_POLICY
+    return HTTPStatus.OK, read_bounded(path, _MAX_REPORT_BYTES), _REPORT_POLICY
 
 
 _PAGES: Mapping[str, Callable[[run_browser.RunLibrary, Query], tuple[HTTPStatus, bytes, str]]] = {

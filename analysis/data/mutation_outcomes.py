@@ -8,8 +8,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from parallax.harness.record.files import UnusableError, read_bounded
+
 OUTCOMES_FILE = "mutation.json"
 SCHEMA = 1
+_MAX_BYTES = 2**27
 
 SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
 PairSuccesses = list[NDArray[np.bool_]]
@@ -91,12 +94,12 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
     """
     file = path / OUTCOMES_FILE if path.is_dir() else path
     try:
-        content = msgspec.json.decode(file.read_bytes(), type=_OutcomesFile)
+        content = msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=_OutcomesFile)
     except FileNotFoundError:
         raise OutcomesError(
             f"{file}: there is no such file; parallax mutation test {path} writes it."
         ) from None
-    except (msgspec.MsgspecError, OSError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnusableError, OSError, ValueError, RecursionError) as error:
         raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
     if content.schema != SCHEMA:
         raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+import matplotlib
 import seaborn as sns
 
 # Widths in inches of a column and of a page in common paper formats; text is 6 to 8 points there.
@@ -71,6 +72,8 @@ def get_algorithm_styles(algorithms: Iterable[str]) -> dict[str, SeriesStyle]:
 def get_rc_settings() -> Any:
     """Matplotlib settings for all figures, for `rc_context`; fonts ship with Matplotlib."""
     return {
+        # Matplotlib reads settings from a file in the current folder, which may be anybody's.
+        **{k: v for k, v in dict.items(matplotlib.rcParamsDefault) if not k.startswith("backend")},
         **sns.axes_style("whitegrid"),
         **sns.plotting_context("paper"),
         "font.family": "sans-serif",

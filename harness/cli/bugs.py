@@ -15,7 +15,9 @@ from typing import Any
 from parallax.harness.cli.arguments import (
     add_frameworks_argument,
     check_output_folders,
+    print_lines,
     split_names,
+    write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import Adapter, find_adapter_entry_points, load_adapter
@@ -278,9 +280,10 @@ def run(options: argparse.Namespace) -> int:
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
     outcomes = [item for item in outcomes if get_key(item) in chosen]
     table = render_table(outcomes)
-    print(table)
+    print_lines([table])
     if options.markdown:
-        write_texts_atomically({options.markdown: f"# Outcomes of released bugs\n\n{table}\n"})
+        text = f"# Outcomes of released bugs\n\n{table}\n"
+        write_output_files({options.markdown: text}, [options.markdown])
     good = {NAMED, FOUND, SILENT, NOT_DRIVEN}
     return 0 if all(item.outcome in good for item in outcomes) else 1
 

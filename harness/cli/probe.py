@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.cli.arguments import (
@@ -14,6 +14,8 @@ from parallax.harness.cli.arguments import (
     add_script_argument,
     check_output_folders,
     choose_alignment,
+    print_lines,
+    write_output_files,
 )
 from parallax.harness.cli.probe_checkouts import (
     compare_checkout,
@@ -32,7 +34,6 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import ProbeRequest
-from parallax.harness.record.files import write_texts_atomically
 
 _EPILOG = """\
 exit codes:
@@ -249,14 +250,6 @@ def render_baseline(
     return {options.baseline: report_to_text(merge_reports(found, stored) if stored else found)}
 
 
-def write_output_files(contents: Mapping[Path, str]) -> None:
-    """Write all files or none."""
-    try:
-        write_texts_atomically(contents)
-    except OSError as error:
-        raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
-
-
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 
 
@@ -292,14 +285,14 @@ def run(options: argparse.Namespace) -> int:
     if options.seeds > 1:  # the page and the files show the first numbers alone
         first = [name for name in found.versions if " seed " not in name]
         found = baseline.select_answers(found, [probe.name for probe in probes], first)
-    table = "\n".join(report.format_report(found, options.all))
+    table = report.format_report(found, options.all)
     if stored or options.drift:  # what changed first, and everything below it
         changed = print_comparison(found, stored, options, probes)
-        print("", table, sep="\n")
+        print_lines(["", *table])
     else:
-        print(table)
+        print_lines(table)
         changed = print_comparison(found, stored, options, probes)
-    write_output_files(render_files(found, options))
+    write_output_files(render_files(found, options), [options.markdown, options.claims])
     changed = changed or bool(flips)
     if options.seeds > 1:
         print(
@@ -334,8 +327,8 @@ def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
         found = compare_script(request, options.script)
     else:
         found = compare_checkout(request, options.path, options.commits)
-    print("", *report.format_report(found, options.all), sep="\n")
-    write_output_files(render_files(found, options))
+    print_lines(["", *report.format_report(found, options.all)])
+    write_output_files(render_files(found, options), [options.markdown, options.claims])
     answers = [answer for result in found.results for answer in result.answers.values()]
     if any(answer.failed for answer in answers):
         return FAILED_EXIT
@@ -415,21 +408,22 @@ def print_comparison(
         lines = intervention_check.format_intervention_report(
             found, options.frameworks[0], options.intervention, probes
         )
-        print("", *lines, sep="\n")
+        print_lines(["", *lines])
         return False
     if options.acceleration:
         lines = intervention_check.format_changes(
             found, options.frameworks[0], options.acceleration
         )
-        print("", *lines, sep="\n")
+        print_lines(["", *lines])
         return False
     if options.drift:
-        print("", *baseline.format_version_lines(found), sep="\n")
+        print_lines(["", *baseline.format_version_lines(found)])
         return bool(baseline.list_version_changes(found))
     changes = baseline.list_changes(found, stored) if stored else []
     if stored:
-        print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.", end="")
-        print(*("", *changes, *baseline.list_version_differences(found, stored)), sep="\n  ")
+        print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.")
+        versions = baseline.list_version_differences(found, stored)
+        print_lines(f"  {line}" for line in (*changes, *versions))
     if options.update_baseline:
         write_output_files(render_baseline(found, stored, options))
         print(f"Stored in {options.baseline}.")

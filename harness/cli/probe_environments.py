@@ -10,8 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from parallax.harness.cli.arguments import print_lines, write_output_files
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
 from parallax.harness.environment_probes import page
@@ -31,6 +33,7 @@ from parallax.harness.versions.environments import build_environment
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 _PACKAGE = "parallax.harness.environment_probes"
 _MAX_LIBRARY_SECONDS = 600
+_MAX_ANSWER_BYTES = 2**27
 _OTHER_OPTIONS = ("algorithms", "claims", "details", "intervention", "path", "commits", "script")
 # What releases before 0.29 need besides numpy.
 _OLD_REQUIREMENTS = ("jax-jumpy==1.0.0", "gymnasium-notices==0.0.1")
@@ -80,7 +83,7 @@ def run_environments(options: argparse.Namespace) -> int:
     report = select_questions(report, options.probe)
     if options.probe and not any(report.answers.values()):
         raise SpecError(f"Nothing answers --probe {','.join(options.probe)}: name another library.")
-    print(*format_environment_report(report, options.all), sep="\n")
+    print_lines(format_environment_report(report, options.all))
     changed = False
     if options.python:
         other = run_environment_probes(libraries, options.python)
@@ -90,7 +93,7 @@ def run_environments(options: argparse.Namespace) -> int:
         files[options.json] = json.dumps(report.to_dict(), indent=1) + "\n"
     if options.markdown:
         files[options.markdown] = page.render_environments_page(report, options.markdown)
-    write_texts_atomically(files)
+    write_output_files(files, [options.markdown])
     failed = [a for found in report.answers.values() for a in found.values() if a.outcome == FAILED]
     if failed or (options.environments and report.missing and not report.answers):
         return FAILED_EXIT
@@ -112,8 +115,8 @@ def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLi
 def load_stored_report(path: Path) -> EnvironmentReport:
     """Load the answers of a file of --json."""
     try:
-        return load_environment_report(path.read_text("utf-8"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return load_environment_report(read_user_file(path, _MAX_ANSWER_BYTES).decode())
+    except (OSError, ValueError, ArithmeticError, RecursionError) as error:
         raise SpecError(f"--answers {path} cannot be read as answers: {error}") from error
 
 
@@ -158,12 +161,11 @@ def print_changes(before: EnvironmentReport, after: EnvironmentReport, python: s
         for name in before.versions
         if before.versions[name] != after.versions.get(name)
     ]
-    print(
+    head = (
         f"\nFrom {python} to this Python ({', '.join(versions) or 'the same versions'}): "
-        f"{len(changes)} answers change.",
-        *changes,
-        sep="\n  ",
+        f"{len(changes)} answers change."
     )
+    print_lines([head, *(f"  {change}" for change in changes)])
     return bool(changes)
 
 

@@ -26,10 +26,7 @@ def load_yaml(file: Path, what: str) -> Any:
         SpecError: It cannot be read, is not YAML, or has more values than any such file needs.
     """
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise SpecError(f"{file}: the {what} has more than {_MAX_BYTES:,} bytes. Shorten it.")
+        raw = read_user_file(file, _MAX_BYTES)
         content = yaml.load(raw.decode("utf-8"), Loader=_LOADER)
     except OSError as error:
         raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
@@ -38,8 +35,6 @@ def load_yaml(file: Path, what: str) -> Any:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise SpecError(f"{file}{line}: the {what} is no YAML ({problem}). Mend it.") from error
-    except SpecError:
-        raise
     # A tag or a notation may stand for an impossible value, such as 2000-99-99.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Mend it.") from error
@@ -69,7 +64,7 @@ def load_json(file: Path, kind: type[Content], what: str) -> Content:
         SpecError: It cannot be read, or holds something else.
     """
     try:
-        return msgspec.json.decode(_read_bounded(file), type=kind)
+        return msgspec.json.decode(read_user_file(file, _MAX_JSON_BYTES), type=kind)
     except (OSError, *_JSON_ERRORS) as error:
         raise SpecError(f"{file} ({_describe(error)}) holds no {what}.") from error
 
@@ -82,7 +77,8 @@ def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]
     """
     found: list[Any] = []
     try:
-        lines = _read_bounded(file).decode().splitlines() if file.exists() else []
+        raw = read_user_file(file, _MAX_JSON_BYTES) if file.exists() else b""
+        lines = raw.decode().splitlines()
         for line in filter(str.strip, lines):
             found.append(msgspec.convert(json.loads(line), kind))
     except (OSError, *_JSON_ERRORS) as error:
@@ -91,13 +87,19 @@ def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]
     return found
 
 
-def _read_bounded(file: Path) -> bytes:
-    if not file.is_file():  # a pipe never ends
-        raise ValueError("no file" if not file.exists() else "no regular file")
+def read_user_file(file: Path, limit: int) -> bytes:
+    """Return the content of a file that the user names; unlike in run folders, it may be a link.
+
+    Raises:
+        ValueError: It is a pipe or device, which may never end, or has more than `limit` bytes.
+        OSError: It cannot be read.
+    """
+    if file.exists() and not file.is_file():
+        raise ValueError("no regular file")
     with file.open("rb") as opened:
-        raw = opened.read(_MAX_JSON_BYTES + 1)
-    if len(raw) > _MAX_JSON_BYTES:
-        raise ValueError(f"over {_MAX_JSON_BYTES:,} bytes")
+        raw = opened.read(limit + 1)
+    if len(raw) > limit:
+        raise ValueError(f"over {limit:,} bytes")
     return raw
 
 

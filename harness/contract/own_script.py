@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.record.layout import format_implementation, format_script_label
 
@@ -45,11 +46,10 @@ def read_own_script(path: Path) -> OwnScript:
         SpecError: It cannot be read, is too large, or is not UTF-8 text.
     """
     try:
-        content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else None
-    except OSError as error:
-        raise SpecError(f"script={path} cannot be read: {error.strerror}.") from error
-    if content is None:
-        raise SpecError(f"script={path} is larger than {_MAX_BYTES // 1024} KiB: name one script.")
+        content = read_user_file(path, _MAX_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise SpecError(f"script={path} cannot be read: {reason}. Name one script.") from error
     try:
         source = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,7 +1,6 @@
 """Verdicts of detectors (probes, conformance, diagnosis, returns) on injected bugs."""
 
 import dataclasses
-import io
 import json
 import math
 import time
@@ -22,7 +21,7 @@ from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.mutants import CodeMutant, is_mutant_name
 from parallax.harness.interventions.source import SourceReplacement
-from parallax.harness.probes.figures import COLORS, SIZE, STYLE
+from parallax.harness.probes.figures import COLORS, SIZE, STYLE, figure_to_svg
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.reading import read_diagnosis, read_run
 
@@ -320,8 +319,7 @@ CONFIDENCE_LEVEL = 0.95
 def draw_detector_figure(verdicts: Sequence[DetectorVerdict]) -> str:
     """Return an SVG with a row per detector, over mutants that several detectors were tested on."""
     chosen = set(find_common_mutants(verdicts)) or {verdict.mutant for verdict in verdicts}
-    settings: Any = STYLE
-    with mpl.rc_context(settings):
+    with mpl.rc_context(STYLE):
         drawn = Figure(figsize=SIZE, layout="constrained")
         ax = drawn.subplots()
         labels: list[str] = []
@@ -338,6 +336,4 @@ def draw_detector_figure(verdicts: Sequence[DetectorVerdict]) -> str:
         ax.invert_yaxis()
         ax.set_xlim(-0.03, 1.03)
         ax.set_xlabel("share of mutants found, 95% interval by Wilson")
-        text = io.StringIO()
-        drawn.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+        return figure_to_svg(drawn)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 AS_DEFINED, DIFFERS, CONVENTION = "as defined", "differs", "convention"
 NOT_MEASURED, FAILED = "not measured", "failed"
@@ -74,7 +74,7 @@ class EnvironmentReport:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; the inverse of `from_dict`."""
+        """Return plain data, of which `load_environment_report` reads the JSON."""
         answers = {
             name: {question: _drop_empty(answer) for question, answer in found.items()}
             for name, found in self.answers.items()
@@ -85,15 +85,6 @@ class EnvironmentReport:
             "missing": dict(self.missing),
             "answers": answers,
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the report that `to_dict` describes."""
-        answers = {
-            name: {question: _make_answer(fields) for question, fields in found.items()}
-            for name, found in data["answers"].items()
-        }
-        return cls(data["versions"], answers, data.get("missing", {}), data.get("seconds", 0.0))
 
     def list_differences(self) -> list[tuple[str, str, EnvironmentAnswer]]:
         """Return implementation, question and answer of each difference from a definition."""
@@ -111,13 +102,6 @@ def _drop_empty(answer: EnvironmentAnswer) -> dict[str, Any]:
     }
 
 
-def _make_answer(fields: Mapping[str, Any]) -> EnvironmentAnswer:
-    numbers = {name: tuple(fields.get(name, ())) for name in ("measured", "expected")}
-    text = {name: fields.get(name, "") for name in ("outcome", "words", "location")}
-    whole: dict[str, Any] = {**text, **numbers}
-    return EnvironmentAnswer(**whole)
-
-
 def merge_environment_reports(reports: Sequence[EnvironmentReport]) -> EnvironmentReport:
     """Return one report of several groups of implementations."""
     versions: dict[str, str] = {}
@@ -131,8 +115,14 @@ def merge_environment_reports(reports: Sequence[EnvironmentReport]) -> Environme
 
 
 def load_environment_report(text: str) -> EnvironmentReport:
-    """Parse the JSON of a report."""
-    return EnvironmentReport.from_dict(json.loads(text))
+    """Parse the JSON of a report, which somebody else may have written.
+
+    Raises:
+        ValueError: It is no JSON, or a field has another type.
+    """
+    import msgspec  # interpreters that only measure need not have it
+
+    return msgspec.convert(json.loads(text), EnvironmentReport)
 
 
 def list_answer_changes(before: EnvironmentReport, after: EnvironmentReport) -> list[str]:

@@ -203,8 +203,11 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
         )
         envs |= _read_monitor_env(header)
         start = _read_monitor_header(header).get("t_start")
-        start = float(start) if isinstance(start, int | float) else 0.0
-        rows = _read_monitor_rows(table)
+        try:
+            start = float(start) if isinstance(start, int | float) else 0.0
+            rows = _read_monitor_rows(table)
+        except (csv.Error, OverflowError) as error:
+            raise UnusableError(f"corrupted monitor.csv: {error}") from error
         episodes += [(start + end, value, length) for end, value, length in rows]
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")

@@ -1,6 +1,5 @@
 """Figures of lockstep comparisons: difference over updates, and that of rounding alone."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from parallax.harness.lockstep.comparison import LockstepResult, WeightDistance
-from parallax.harness.probes.figures import COLORS, PAPER_COLOR, SIZE, STYLE
+from parallax.harness.probes.figures import COLORS, PAPER_COLOR, SIZE, STYLE, figure_to_svg
 
 MIN_PLOTTED_DISTANCE = 1e-17
 """Plotted instead of a difference of 0, which a logarithmic axis cannot show."""
@@ -17,8 +16,7 @@ _DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest we
 
 def render_distance_figure(result: LockstepResult) -> str:
     """Return the figure of one comparison, with logarithmic axes."""
-    settings: Any = STYLE
-    with mpl.rc_context(settings):
+    with mpl.rc_context(STYLE):
         drawn = Figure(figsize=SIZE, layout="constrained")
         ax = drawn.subplots()
         first = result.first.label
@@ -27,7 +25,7 @@ def render_distance_figure(result: LockstepResult) -> str:
         ax.set_xlabel(f"updates of {result.algorithm}")
         ax.set_ylabel(_DISTANCE_LABEL)
         ax.legend(fontsize=6, loc="best")
-        return _figure_to_svg(drawn)
+        return figure_to_svg(drawn)
 
 
 def render_distance_panels(distances: Mapping[str, Mapping[str, Sequence[WeightDistance]]]) -> str:
@@ -38,8 +36,7 @@ def render_distance_panels(distances: Mapping[str, Mapping[str, Sequence[WeightD
     """
     names = dict.fromkeys(name for pairs in distances.values() for name in pairs)
     colors = {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
-    settings: Any = STYLE
-    with mpl.rc_context(settings):
+    with mpl.rc_context(STYLE):
         drawn = Figure(figsize=(2.2 * len(distances), 2.6), layout="constrained")
         axes = drawn.subplots(1, len(distances), sharey=True, squeeze=False)[0]
         for ax, (algorithm, pairs) in zip(axes, distances.items(), strict=True):
@@ -57,7 +54,7 @@ def render_distance_panels(distances: Mapping[str, Mapping[str, Sequence[WeightD
         drawn.legend(
             handles.values(), handles.keys(), fontsize=6, loc="outside lower center", ncols=5
         )
-        return _figure_to_svg(drawn)
+        return figure_to_svg(drawn)
 
 
 def _plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> None:
@@ -77,9 +74,3 @@ def _plot_distance(ax: Any, distances: Sequence[WeightDistance], label: str, col
     differences = [max(item.difference, MIN_PLOTTED_DISTANCE) for item in distances]
     updates = [item.updates for item in distances]
     ax.loglog(updates, differences, "o-", color=color, markersize=3, label=label)
-
-
-def _figure_to_svg(drawn: Figure) -> str:
-    text = io.StringIO()
-    drawn.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()

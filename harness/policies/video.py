@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from parallax.envs.tasks import TaskError, make_task_env
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import LoadedPolicy
+from parallax.harness.record.files import find_write_error
 
 Frame = NDArray[np.uint8]
 """Image, uint8[height, width, 3]."""
@@ -78,8 +79,17 @@ def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int 
                 f"{error}. Install it with: pip install 'parallax-rl[video]'"
             ) from error
         (made,) = Path(scratch).glob("film/*.mp4")
+        if not _is_whole_video(made.read_bytes()):  # ffmpeg's failures are not raised
+            reason = getattr(find_write_error(made, 2**20), "strerror", "ffmpeg has failed")
+            raise SpecError(f"{path} cannot be written: {reason}.")
         made.replace(path)
     return env.returns.tolist()
+
+
+def _is_whole_video(content: bytes) -> bool:
+    """Return whether an MP4 file ends with the list of its frames, which ffmpeg writes last."""
+    at = content.rfind(b"moov") - 4
+    return at >= 0 and at + int.from_bytes(content[at : at + 4], "big") == len(content)
 
 
 class _SideBySideEnv(gymnasium.Env[Any, Any]):

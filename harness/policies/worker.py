@@ -6,6 +6,7 @@ from stdin and answers with one line of JSON per run, on a stream that nothing e
 """
 
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -27,6 +28,8 @@ from parallax.harness.contract.interpreter import add_project_to_path, forbid_im
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.policies.loading import LoadedPolicy, load_policy
 from parallax.harness.policies.video import make_titles, record_video
+from parallax.harness.record.files import find_write_error, summarize_error, write_path_atomically
+from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.sweep.run_process import THREAD_VARIABLES
 from parallax.harness.train.evaluation import evaluate_greedy_policy
 from parallax.harness.train.limits import check_episodes
@@ -140,8 +143,10 @@ def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswer
     if not failures:
         try:
             found = ACTIONS[request.action](policies, request.options)
-        except (SpecError, OSError) as error:
-            failures.append({"folder": folders[0], "failure": str(error)})
+        except Exception as error:  # of the framework: other runs must not fail with this one
+            is_known = isinstance(error, SpecError | OSError)
+            text = str(error) if is_known else f"{type(error).__name__}: {summarize_error(error)}"
+            failures.append({"folder": folders[0], "failure": text})
         else:
             pairs = zip(folders, found, strict=True)
             return [{"folder": folder, **answer} for folder, answer in pairs]
@@ -167,14 +172,19 @@ def _export_policy(policies: Sequence[LoadedPolicy], options: Mapping[str, Any])
     (policy,) = policies
     target = Path(options["targets"][str(policy.folder)]).with_suffix(policy.suffix)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix comes last, since some frameworks append a missing one.
-    temporary = target.with_name(f".{target.stem}-{os.getpid()}{target.suffix}")
+    write_path_atomically(target, functools.partial(_save_policy, policy, target))
+    return [{"file": str(target)}]
+
+
+def _save_policy(policy: LoadedPolicy, target: Path, temporary: Path) -> None:
     try:
         policy.save(temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return [{"file": str(target)}]
+    except Exception as error:
+        size = 4 * (policy.folder / POLICY_FILE).stat().st_size + 2**16
+        failed = error if isinstance(error, OSError) else find_write_error(temporary, size)
+        if failed is None:
+            raise
+        raise SpecError(f"{target} cannot be written: {failed.strerror}.") from error
 
 
 def _record_video(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:

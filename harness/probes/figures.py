@@ -31,7 +31,10 @@ PAPER_COLOR = "black"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
 SIZE = (4.6, 2.9)
-STYLE: dict[str, Any] = {
+STYLE: Any = {
+    # Matplotlib reads settings from a file in the current folder, which may be anybody's.
+    **{k: v for k, v in dict.items(mpl.rcParamsDefault) if not k.startswith("backend")},
+    "text.parse_math": False,
     "svg.fonttype": "none",  # text stays text
     "font.family": "sans-serif",
     "font.size": 9,
@@ -100,6 +103,13 @@ def add_legend(ax: Axes) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(-0.12, 1.0), ncols=2, borderaxespad=0.2)
 
 
+def figure_to_svg(drawn: Figure) -> str:
+    """Return a figure as the text of an SVG file."""
+    text = io.StringIO()
+    drawn.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
 def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
     """Render a figure as an SVG element.
 
@@ -108,8 +118,7 @@ def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
         name: Unique name on the page.
         fixed: Whether the figure has a fixed size, and not that of its container.
     """
-    settings: Any = {**STYLE, "svg.hashsalt": name}
-    with mpl.rc_context(settings):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
         buffer = io.StringIO()

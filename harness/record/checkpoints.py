@@ -45,6 +45,7 @@ MAX_CHECKPOINTS = 2
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**24  # of a `.state` file
 _SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
+_MOST_REPEATED = 8  # such as target networks, and the moments of their optimizers, at the start
 _ENCODING_TAG = "\0"
 
 Digest = bytes
@@ -144,14 +145,18 @@ class CheckpointStore:
         self._prune()
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
-    def load(self, number: int) -> LoadedCheckpoint:
+    def load(self, number: int, room: float = math.inf) -> LoadedCheckpoint:
         """Returns a checkpoint, after checking the hashes of all its bytes.
+
+        Its arrays may take `room` bytes beyond some times those that are stored: a chunk is stored
+        once, however often a state repeats it.
 
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
         content = self._read_state_file(number)
-        pieces = _StateUnpacker(self, content.pieces)
+        stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
+        pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
             state = pieces.unpack(content.state)
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -275,8 +280,11 @@ def _limit_state_bytes(checkpoints: Path) -> int:
     takes some 100 KB; a state above the limit is refused when it is saved, not only when it is
     needed.
     """
-    there = sum(one.stat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
-    return min(_MAX_STATE_BYTES, _FEWEST_BYTES + there // 1024)
+    return min(_MAX_STATE_BYTES, _FEWEST_BYTES + _sum_chunk_bytes(checkpoints) // 1024)
+
+
+def _sum_chunk_bytes(checkpoints: Path) -> int:
+    return sum(one.lstat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
 
 
 def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:
@@ -324,10 +332,11 @@ class _StateUnpacker:
     """Rebuilds arrays from chunks whose hashes match."""
 
     def __init__(
-        self, checkpoints: CheckpointStore, places: Mapping[Digest, _ChunkLocation]
+        self, checkpoints: CheckpointStore, places: Mapping[Digest, _ChunkLocation], most: float
     ) -> None:
         self._checkpoints, self._places = checkpoints, places
-        self._total, self._most = 0, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._total, self._most = 0, int(min(memory, most))
 
     def unpack(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -351,8 +360,8 @@ class _StateUnpacker:
         self._total += size
         if self._total > self._most:
             raise UnusableError(
-                f"is too large: its arrays take more than the {self._most:,} bytes of memory that "
-                "this machine has"
+                f"is too large: its arrays take more than {self._most:,} bytes, the memory that "
+                "such a training or this machine has"
             )
         array = np.empty(shape, dtype)
         for piece, digest in zip(_split_array(array), digests, strict=True):

@@ -166,6 +166,16 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
     sync_folder(path.parent)
 
 
+def find_write_error(path: Path, size: int) -> OSError | None:
+    """Return why a temporary file cannot have `size` bytes, such as a full disk; None if it can."""
+    try:
+        with path.open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        return error
+    return None
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes UTF-8 text; characters that UTF-8 cannot encode become question marks."""
     write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))

@@ -40,6 +40,8 @@ def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, N
         _check_directory(raw)
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             members = archive.namelist()
+            if len(set(members)) < len(members):  # programs differ in which one they read
+                raise UnusableError("an array is in it twice")
             if names is None:
                 names = [member.removesuffix(".npy") for member in members]
             names = list(names)
@@ -113,7 +115,7 @@ def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
 
 
 def _find_header_end(data: bytes) -> int:
-    if data[:6] != b"\x93NUMPY" or data[6] not in (1, 2, 3):
+    if data[:6] != b"\x93NUMPY" or data[6] not in (1, 2):
         raise UnusableError("no array in numpy's format")
     width = 2 if data[6] == 1 else 4
     return 8 + width + int.from_bytes(data[8 : 8 + width], "little")

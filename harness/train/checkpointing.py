@@ -98,16 +98,20 @@ def _get_package_version(name: str) -> str:
 
 
 def iterate_resume_points(
-    checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None]
+    checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None], room: float
 ) -> Iterator[LoadedCheckpoint | None]:
-    """Yield the checkpoints to resume from, the best first; the last is None, the start."""
+    """Yield the checkpoints to resume from, the best first; the last is None, the start.
+
+    They must have the identity `own`, and their arrays fit into `room` bytes; `say` is called with
+    a sentence about each that is refused.
+    """
     for number in checkpoints.numbers():
         try:
             about = msgspec.convert(checkpoints.about(number), _Metadata)
             if refusal := _describe_identity_difference(about.identity, own):
                 say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
                 continue
-            loaded = checkpoints.load(number)
+            loaded = checkpoints.load(number, room)
         except UnusableError as error:
             say(f"Checkpoint {number} cannot be gone on from: it {error}.")
             continue

@@ -7,6 +7,7 @@ Without them a value with some zeros too many would fill the memory and end the 
 import contextlib
 import dataclasses
 import itertools
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -224,6 +225,9 @@ THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
 """Threads that any machine may use, so that results of larger ones can be repeated."""
 
+_NUMBERS_BESIDE = 16
+_OTHER_STATE_BYTES = 2**28
+
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -291,6 +295,23 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
             f"{spec.steps}, which is too many: use eval_every={least} or more.{_override()}"
         )
     _check_hyperparameters(spec, task, machine, room)
+
+
+def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
+    """Return an upper bound of the bytes in a training's arrays; infinite where bounds are off.
+
+    Frameworks store two observations a transition, in 8 bytes a value (images in one), each
+    action, its mean and deviation, and some numbers beside.
+    """
+    if os.environ.get(VARIABLE) == "off":
+        return math.inf
+    values: Any = hyperparameters
+    steps = max(getattr(values, "buffer_size", 0), getattr(values, "rollout_steps", 0))
+    if length := getattr(values, "sequence_length", 0):  # sequences overlap
+        steps *= (length + values.burn_in + values.n_step) / (length - values.overlap)
+    numbers = 3 * max(task.action_size, task.choices) + _NUMBERS_BESIDE
+    transition = 2 * task.observation_size * (1 if task.image else 8) + 8 * numbers
+    return _OTHER_STATE_BYTES + steps * transition
 
 
 def check_episodes(episodes: int) -> None:

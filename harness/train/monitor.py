@@ -24,6 +24,7 @@ from parallax.harness.contract.events import (
     TrainingError,
     TrainingEvents,
 )
+from parallax.harness.contract.state_codec import StateMismatchError
 from parallax.harness.interventions.catalogue import collect_layers
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import Count
@@ -97,6 +98,7 @@ class TrainingMonitor:
         """
         self.events = TrainingEvents()
         self._spec = spec = prepared.spec
+        self._scheduled_steps = prepared.native.total_steps
         self._layers = collect_layers(prepared.interventions)
         self._folder, self.checkpoint_manager = folder, checkpoint_manager
         self._boundary = checkpoint_manager.safe_point if checkpoint_manager else _do_nothing
@@ -134,8 +136,14 @@ class TrainingMonitor:
         self.events.tell(PolicyAttached(policy, weights))
 
     def safe_point(self) -> None:
-        """Saves the state of the training if that is due; the first call may load one."""
+        """Saves the state of the training if that is due; the first call may load one.
+
+        Raises:
+            TrainingError: It takes more steps than are due: a checkpoint's counter was altered.
+        """
         self._boundary()
+        if self.steps > self._scheduled_steps:
+            self.finish(self._scheduled_steps)
 
     def _make_checkpoint_parts(self, resumable: Checkpointable | None) -> dict[str, CheckpointPart]:
         """Return all parts of the training's state; random generators come last."""
@@ -159,7 +167,10 @@ class TrainingMonitor:
         }
 
     def _set_clock(self, steps: int) -> None:
-        self.events.steps = msgspec.convert(steps, Count)
+        steps = msgspec.convert(steps, Count)
+        if steps > self._scheduled_steps:
+            raise StateMismatchError(f"step {steps} comes after the last, {self._scheduled_steps}")
+        self.events.steps = steps
 
     def weights(self) -> Weights:
         """Return the current values of all parameters."""

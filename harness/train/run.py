@@ -15,7 +15,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.upstream_code import silence_future_warnings
 from parallax.harness.interventions.catalogue import make_replacement
 from parallax.harness.record.checkpoints import LoadedCheckpoint
-from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.files import escape_unprintable, summarize_error
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder, collect_attempts
 from parallax.harness.record.lock import FolderDeletedError, LockLostError
 from parallax.harness.record.lock_owner import LockOwner
@@ -30,6 +30,7 @@ from parallax.harness.train.checkpointing import (
     read_rng_state,
 )
 from parallax.harness.train.diagnosis import RunDiagnosis, finish_diagnosis, start_diagnosis
+from parallax.harness.train.limits import estimate_state_bytes
 from parallax.harness.train.loggers import TrainingLogger, start_logging
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
@@ -40,6 +41,7 @@ from parallax.harness.train.stop_signals import (
 )
 
 _MAX_NOTE_LENGTH = 1_000
+_OTHER_ERRORS = (TrainingError, SpecError, LockLostError, OSError)  # not of a checkpoint's state
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
@@ -153,14 +155,26 @@ class _RunAttempt:
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before = read_rng_state()
-        for start in iterate_resume_points(self._folder.checkpoints, self._own, self._add_note):
+        before, there = read_rng_state(), self._folder.checkpoints.numbers()
+        room = estimate_state_bytes(self._prepared.hyperparameters, self._prepared.context.task)
+        for start in iterate_resume_points(
+            self._folder.checkpoints, self._own, self._add_note, room
+        ):
             try:
                 return self._train(start, every, stop)
-            except ResumeError as error:
-                assert start is not None
+            # A value of another type or shape shows only where it is used; without the checkpoint
+            # before it, every further attempt at the run would fail in the same way.
+            except Exception as error:
+                if start is None or isinstance(error, _OTHER_ERRORS):
+                    raise
+                reason: object = error
+                if not isinstance(error, ResumeError):
+                    is_loaded = self.steps >= start.about["step"]
+                    if not is_loaded or self._folder.checkpoints.numbers() != there:
+                        raise  # it has nothing to do with the checkpoint, or has saved another one
+                    reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()
-                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {error}.")
+                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {reason}.")
                 self._folder.discard_results()
                 load_rng_state(before)
         raise AssertionError("a start always fits")

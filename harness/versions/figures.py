@@ -1,7 +1,6 @@
 """The figure of one framework's history: answers over time, and the lifetimes of its bugs."""
 
 import dataclasses
-import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 from parallax.harness.probes.baseline import describe_change
-from parallax.harness.probes.figures import STYLE
+from parallax.harness.probes.figures import STYLE, figure_to_svg
 from parallax.harness.probes.results import ProbeResult
 from parallax.harness.versions.history import ReleaseHistory, list_answer_changes, sort_versions
 
@@ -164,9 +163,8 @@ def draw_history(
         bugs: Bugs of the framework.
         today: End of the time that is drawn.
     """
-    settings: Any = {**STYLE, "svg.hashsalt": history.framework}
-    with mpl.rc_context(settings):
-        return _figure_to_svg(plot_history(history, dates, bugs, today))
+    with mpl.rc_context({**STYLE, "svg.hashsalt": history.framework}):
+        return figure_to_svg(plot_history(history, dates, bugs, today))
 
 
 def plot_history(
@@ -308,9 +306,3 @@ def _set_rows(ax: Axes, labels: Sequence[str]) -> None:
     ax.grid(False)
     ax.grid(axis="x", alpha=0.25)
     ax.tick_params(axis="y", length=0)
-
-
-def _figure_to_svg(drawn: Figure) -> str:
-    text = io.StringIO()
-    drawn.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()

@@ -30,6 +30,10 @@ NAMES = [
     "-1+1",
     "@SUM(A1)",
     "a|b",
+    "$x$",
+    "$$\\href{https://else.where}{x}$$",
+    "$`x`$",
+    "\\$x\\\\$",
     "a\nb\r\n# c",
     "<!-- parallax study publish: end -->",
     "```",
@@ -56,6 +60,7 @@ def test_a_page_shows_a_name_and_does_not_act_on_it(name):
     assert not re.match(r"- \[[^]]*\]:", finish_markdown(f"{name}\n"))
     (row,) = [line for line in page.splitlines() if line.startswith("|")][2:]
     assert len(re.findall(r"(?<!\\)\|", row)) == 3
+    assert "$" not in re.sub(r"\\.", "", page)  # which repositories read as mathematics
 
 
 def test_what_pages_of_ours_hold_stays():

@@ -17,13 +17,16 @@ from parallax.harness.cli.main import main
         (["slurm", "resubmit", "{tmp}", "--only="], "--only= is not a state to submit"),
         (
             ["slurm", "resubmit", "{results}", "--profile={tmp}/latin.yaml"],
-            "latin.yaml is not YAML",
+            "latin.yaml:1: the profile cannot be read",
         ),
         (
             ["slurm", "resubmit", "{results}", "--profile={tmp}/keys.yaml"],
             "keys.yaml: 7 is not known",
         ),
-        (["slurm", "resubmit", "{results}", "--profile={tmp}/deep.yaml"], "deep.yaml is not YAML"),
+        (
+            ["slurm", "resubmit", "{results}", "--profile={tmp}/deep.yaml"],
+            "deep.yaml:1: the profile is no YAML",
+        ),
         (["slurm", "resubmit", "{results}", "--time=1\x1b"], r"'1\x1b' must be 'HH:MM:SS'"),
         (["slurm", "resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),
     ],

@@ -1,6 +1,7 @@
 """What is sent again, under which name, with which limit, and whose code it runs."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from slurm_fakes import FakeSlurm, a_record, a_run
 
 from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.lock import RunLock
 from parallax.slurm.launch import launch_sweep
 from parallax.slurm.settings import load_settings
 
@@ -97,6 +99,20 @@ def test_nothing_is_asked_where_the_folder_names_nothing(fake, results, tmp_path
     # The settings are the user's own then, not the folder's.
     assert resubmit(results, "--yes", "--profile", profile) == 0
     assert len(fake.calls("sbatch")) == 1
+
+
+def test_two_commands_do_not_submit_the_same_runs(fake, results, capsys):
+    """Each would find the runs not queued, before the other's jobs are."""
+    folder = a_run(results)
+    study = folder.parents[5]
+    a_record(study, "a", [[folder]])
+    with RunLock.acquire(study / "slurm"):
+        output = refuse(results, capsys, "--yes")
+    assert f"another such command (process {os.getpid()}" in output
+    assert not fake.calls("sbatch")
+    assert resubmit(results, "--dry-run") == 0
+    assert resubmit(results, "--yes") == 0
+    assert len(fake.calls("sbatch")) == 1 and not list(study.glob("slurm/.lease*"))
 
 
 def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):

@@ -1,5 +1,7 @@
 """Settings that end up in a script."""
 
+import os
+
 import pytest
 
 from parallax.harness.contract.fields import SpecError
@@ -91,5 +93,8 @@ def test_a_profile_is_a_name_or_a_file(tmp_path, monkeypatch):
         load_settings("profile", {})
     known = "default, example; a file of your own is given by its path."
     place = PROFILES / "profile.yaml"
-    words = f"profile=profile: {place} cannot be read (No such file or directory). Known: {known}"
+    words = f"profile=profile: {place} is not there. Known: {known}"
     assert str(error.value) == words
+    os.mkfifo("pipe.yaml")
+    with pytest.raises(SpecError, match=r"pipe.yaml:1: the profile cannot be read"):
+        load_settings("pipe.yaml", {})

@@ -8,6 +8,7 @@ for it. No answer is written by hand.
 import collections
 import dataclasses
 import functools
+import html
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
@@ -302,7 +303,9 @@ def render_details_page(report: ProbeReport, checklist: Checklist) -> str:
         lines += ["", checklist.text_of_causes, *_format_table(checklist.causes, answers), ""]
         lines += _format_evidence(checklist.causes, answers)[:-1]
     versions = "; ".join(f"{n}: {', '.join(report.versions[n])}" for n in sorted(report.versions))
-    return "\n".join([*lines, *evidence, f"Measured with {versions}.", ""])
+    # The only texts on the page that may come from stored answers of somebody else.
+    safe = html.escape(versions, quote=False).replace("[", "\\[").replace("://", ":/\\/")
+    return "\n".join([*lines, *evidence, f"Measured with {safe}.", ""])
 
 
 def _format_table(

@@ -4,6 +4,7 @@ import html
 import http.client
 import os
 import re
+import socket
 import threading
 import urllib.parse
 
@@ -122,6 +123,24 @@ def test_requests_of_others_are_refused(server):
         assert get(server, "", method=method)[0] == 501
     status, text, _ = get(server, "", method="HEAD")
     assert (status, text) == (200, "")
+    own = f"127.0.0.1:{port}"
+    for hosts in ((own, "evil.example"), ("evil.example", own)):
+        assert b" 421 " in send_request(server, f"/{server.secret}/", hosts)
+
+
+@pytest.mark.parametrize("path", ["http://[/", "http://[::1/SECRET/", "//[/SECRET/", "/[/", "[?["])
+def test_addresses_that_python_cannot_split_are_answered(server, capsys, path):
+    path = path.replace("SECRET", server.secret)
+    answer = send_request(server, path, [f"127.0.0.1:{server.server_port}"])
+    assert b" 403 " in answer and capsys.readouterr().err == ""
+
+
+def send_request(server, path, hosts):
+    """Sends a request that no browser would send, and returns the first line of the answer."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as connection:
+        lines = [f"GET {path} HTTP/1.0", *(f"Host: {host}" for host in hosts), "", ""]
+        connection.sendall("\r\n".join(lines).encode())
+        return connection.makefile("rb").readline()
 
 
 def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
@@ -141,6 +160,20 @@ def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
     (tmp_path / "report.html").write_text("outside")
     assert get(server, "report?study=other")[0] == 404
     place.unlink()
+
+
+def test_a_report_that_is_replaced_by_a_link_or_grows_is_not_shown(server, monkeypatch, tmp_path):
+    """A link may take the place of a report after the check for links."""
+    report = tmp_path / "report.html"
+    monkeypatch.setattr(RunLibrary, "find_report", lambda self, study: report)
+    (tmp_path / "secret.html").write_text("outside")
+    report.symlink_to(tmp_path / "secret.html")
+    status, text, _ = get(server, "report?study=demo")
+    assert status == 500 and "outside" not in text and "The report is a link" in text
+    report.unlink()
+    report.write_bytes(b"")
+    os.truncate(report, 2**27 + 1)
+    assert "The report is too large: 134,217,729 bytes" in get(server, "report?study=demo")[1]
 
 
 def test_the_address_of_a_report_opens_nothing_else(server):

@@ -1,12 +1,14 @@
 """Files of users: sizes, damage and JSON."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from parallax.harness.contract import data_files
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.own_script import read_own_script
 
 
 def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch):
@@ -15,7 +17,7 @@ def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch
     file.write_text("a: 1".ljust(10))
     assert data_files.load_yaml(file, "recipe") == {"a": 1}
     file.write_text("a: 1".ljust(11))
-    with pytest.raises(SpecError, match="the recipe has more than 10 bytes"):
+    with pytest.raises(SpecError, match=r"the recipe cannot be read .over 10 bytes"):
         data_files.load_yaml(file, "recipe")
     monkeypatch.setattr(data_files, "_MAX_BYTES", 1000)
     monkeypatch.setattr(data_files, "_MAX_VALUES", 4)
@@ -39,6 +41,19 @@ def test_damaged_yaml_is_named_with_its_line(tmp_path):
         data_files.load_yaml(tmp_path / "missing.yaml", "recipe")
 
 
+@pytest.mark.parametrize("load", [data_files.load_yaml, read_own_script])
+def test_pipes_and_devices_are_not_opened(tmp_path, load):
+    """Nobody may ever write to a pipe, and /dev/zero never ends."""
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "link.py").symlink_to("/dev/zero")
+    for name in ("pipe.py", "link.py", "."):
+        with pytest.raises(SpecError, match=r"cannot be read.*no regular file"):
+            load(tmp_path / name, *["recipe"] * (load is data_files.load_yaml))
+    (tmp_path / "mine.py").write_text("text")
+    (tmp_path / "own.py").symlink_to("mine.py")
+    assert data_files.read_user_file(tmp_path / "own.py", 4) == b"text"
+
+
 def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
     file = tmp_path / "a.json"
     content = json.dumps([1, 2])
@@ -48,7 +63,7 @@ def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
     monkeypatch.setattr(data_files, "_MAX_JSON_BYTES", len(content) - 1)
     with pytest.raises(SpecError, match=r"a\.json .over 5 bytes. holds no numbers"):
         data_files.load_json(file, list[int], "numbers")
-    with pytest.raises(SpecError, match=r"no file. holds no numbers"):
+    with pytest.raises(SpecError, match=r"No such file or directory. holds no numbers"):
         data_files.load_json(tmp_path / "b.json", list[int], "numbers")
     with pytest.raises(SpecError, match=r"no regular file. holds no numbers"):
         data_files.load_json(tmp_path, list[int], "numbers")

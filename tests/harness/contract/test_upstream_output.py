@@ -64,7 +64,7 @@ def test_a_script_has_a_largest_size_in_kibibytes(tmp_path, monkeypatch):
     content = {"name": script.name, "sha256": script.sha256, "source": script.source}
     assert make_own_script(content) == OwnScript(**content)
     file.write_text("#" * 2049)
-    with pytest.raises(SpecError, match=r"own\.py is larger than 2 KiB"):
+    with pytest.raises(SpecError, match=r"own\.py cannot be read: over 2,048 bytes"):
         read_own_script(file)
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         read_own_script(tmp_path / "missing.py")

@@ -50,3 +50,45 @@ def test_gymnasiums_wrappers_answer_as_published(tmp_path, capsys):
 def test_refusals_name_what_is_wrong(words, message, capsys):
     assert dispatch_command(["probe", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+ANSWER = {"outcome": "differs", "words": "a; b", "measured": [1.0]}
+HOSTILE = "<img src=x>[c](http://evil.example)\x1b[31m"
+
+
+def store_answers(file, **changes):
+    fields = {"versions": {"gymnasium": "1"}, "answers": {"wrapper": {"role.question": ANSWER}}}
+    file.write_text(json.dumps(fields | changes))
+    return ["probe", "--environments", "--answers", str(file)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"versions": 3},
+        {"versions": {"gymnasium": [1]}},
+        {"seconds": "long"},
+        {"missing": [1]},
+        {"missing": {"wrapper": 3}},
+        {"answers": {"wrapper": []}},
+        *(
+            {"answers": {"wrapper": {"role.question": ANSWER | change}}}
+            for change in ({"outcome": []}, {"words": 3}, {"words": None}, {"measured": ["x"]})
+        ),
+    ],
+)
+def test_stored_answers_of_other_types_are_refused(tmp_path, capsys, changes):
+    assert dispatch_command(store_answers(tmp_path / "answers.json", **changes)) == 2
+    assert "answers.json cannot be read as answers" in capsys.readouterr().err
+
+
+def test_texts_of_stored_answers_are_escaped(tmp_path, capsys):
+    answers = {HOSTILE: {"role.question": ANSWER | {"words": HOSTILE}}}
+    texts = {"versions": {HOSTILE: HOSTILE}, "missing": {HOSTILE: HOSTILE}, "answers": answers}
+    page = tmp_path / "page.md"
+    words = store_answers(tmp_path / "answers.json", **texts)
+    assert dispatch_command([*words, "--all", "--markdown", str(page)]) == 0
+    printed, written = capsys.readouterr().out, page.read_text()
+    assert "\x1b" not in printed + written and printed.count(r"\x1b[31m") > 5
+    assert written.count("&lt;img src=x") > 4 and "<img" not in written
+    assert r"](http:/\/evil" in written and "](http://evil" not in written

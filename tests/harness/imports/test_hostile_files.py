@@ -48,6 +48,21 @@ HOSTILE = {
         write_monitor("1.0,1000000000000000,1.0"),
         "no episode ended between step 0",
     ),
+    "a value of 10^6 characters": (
+        "monitor.csv",
+        write_monitor('"' + "1" * 10**6),
+        "corrupted monitor.csv: field larger than field limit",
+    ),
+    "a column of 10^6 characters": (
+        "monitor.csv",
+        b"#{}\n" + b'"' + b"r" * 10**6,
+        "corrupted monitor.csv: field larger than field limit",
+    ),
+    "a start at 10^400 s": (
+        "monitor.csv",
+        write_monitor("1.0,10000,1.0").replace(b"{", b'{"t_start": 1' + b"0" * 400 + b", ", 1),
+        "corrupted monitor.csv: int too large to convert to float",
+    ),
     "an episode of 10^300 steps": ("monitor.csv", write_monitor("1.0,1e300,1.0"), "after 1000"),
     "a task with a long name": (
         "monitor.csv",

@@ -1,8 +1,11 @@
 """What a run has learned is kept, and acts as it did when it is loaded again."""
 
 import csv
+import dataclasses
+import functools
 import io
 import random
+import resource
 import shutil
 import types
 
@@ -18,10 +21,13 @@ import torch
 from parallax.harness.cli.main import main
 from parallax.harness.cli.policy import parse_conditions
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.policies import worker
 from parallax.harness.policies.loading import load_policy
-from parallax.harness.policies.video import make_titles, record_video
+from parallax.harness.policies.video import _is_whole_video, make_titles, record_video
 from parallax.harness.policies.worker import (
     EvaluationConditions,
+    PolicyRequest,
+    _answer_request,
     evaluate_loaded_policy,
     get_recorded_returns,
     has_same_returns,
@@ -253,10 +259,46 @@ def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
     assert isinstance(model.action_space, gymnasium.spaces.Box)
 
 
+def export_policy(monkeypatch, folder, target, save):
+    """Answer of a worker where the framework's function that saves a model is `save`."""
+    policy = dataclasses.replace(load_policy(folder), save=save, suffix=".pt")
+    monkeypatch.setattr(worker, "load_policy", lambda path, trust: policy)
+    options = {"targets": {str(folder): str(target)}}
+    (answer,) = _answer_request(PolicyRequest("export", [str(folder)], options), [str(folder)])
+    assert not [path for path in target.parent.rglob("*") if path.is_file()]
+    return answer["failure"]
+
+
+def test_an_export_that_cannot_be_written_says_why_and_leaves_no_file(
+    folder, tmp_path, monkeypatch
+):
+    """PyTorch's error names no reason."""
+    weights = {"weights": torch.zeros(10_000)}
+    save = functools.partial(torch.save, weights)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, limits[1]))
+    try:
+        failure = export_policy(monkeypatch, folder, tmp_path / "file", save)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert failure == f"{tmp_path / 'file.pt'} cannot be written: File too large."
+
+
+def test_an_error_of_the_framework_is_no_full_disk_and_ends_no_worker(
+    folder, tmp_path, monkeypatch
+):
+    def save(path):
+        path.write_bytes(b"half")
+        raise ValueError("of the framework")
+
+    failure = export_policy(monkeypatch, folder, tmp_path / "file", save)
+    assert failure == "ValueError: of the framework"
+
+
 # Films
 
 
-def test_policies_are_filmed_side_by_side(tmp_path):
+def test_policies_are_filmed_side_by_side(tmp_path, monkeypatch):
     imageio = pytest.importorskip("imageio", reason="the extra `video` is not installed")
     pytest.importorskip("pygame", reason="the extra `video` is not installed")
     file = tmp_path / "two.mp4"
@@ -275,6 +317,13 @@ def test_policies_are_filmed_side_by_side(tmp_path):
     film_made = imageio.get_reader(file)
     assert film_made.get_meta_data()["size"] == (1200, 440)
     assert film_made.count_frames() >= max(returns)  # a point for each step
+    assert [path.name for path in tmp_path.glob("*.mp4*")] == ["two.mp4"]
+    content = file.read_bytes()
+    for part in (b"", content[:40], content[: len(content) // 2], content[:-1], content + b"1234"):
+        assert _is_whole_video(content) and not _is_whole_video(part)
+    monkeypatch.setattr("parallax.harness.policies.video._is_whole_video", lambda content: False)
+    with pytest.raises(SpecError, match=r"other.mp4 cannot be written: ffmpeg has failed\.$"):
+        record_video({"one": policies[0]}, tmp_path / "other.mp4")
     assert [path.name for path in tmp_path.glob("*.mp4*")] == ["two.mp4"]
 
 

@@ -109,6 +109,21 @@ def test_files_that_never_end_are_not_opened(tmp_path):
     for load in (load_json, load_json_lines):
         with pytest.raises(SpecError, match=r"no regular file.*holds no things"):
             load(tmp_path / "pipe", dict, "things")
-    with pytest.raises(SpecError, match="no file"):
+    with pytest.raises(SpecError, match="No such file"):
         load_json(tmp_path / "absent", dict, "things")
     assert load_json_lines(tmp_path / "absent", dict, "things") == []
+
+
+def test_texts_of_stored_answers_are_escaped(stored, tmp_path, capsys):
+    hostile = "<img src=x>[c](http://evil.example)\x1b[31m"
+    changed = json.loads(json.dumps(stored))
+    changed["versions"] = {name: [hostile] for name in stored["versions"]}
+    for result in changed["results"]:
+        result |= {"question": hostile, "citation": hostile, "quantity": hostile}
+    file, page = tmp_path / "answers.json", tmp_path / "page.md"
+    file.write_text(json.dumps(changed))
+    words = ["probe", "--answers", str(file), "--baseline", str(DOCS / "differences.json")]
+    assert main([*words, "--all", "--markdown", str(page)]) in (0, 1)
+    printed, written = capsys.readouterr().out, page.read_text()
+    assert "\x1b" not in printed + written and r"\x1b[31m" in printed
+    assert "&lt;img src=x" in written and "<img" not in written and "](http://evil" not in written

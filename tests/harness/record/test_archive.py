@@ -41,6 +41,21 @@ def test_arrays_are_bounded_together_and_not_only_one_by_one():
         unpack_arrays(raw)
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [None, ("a",)])
+def test_an_array_that_is_there_twice_is_refused(names):
+    """Programs differ in whether they read the first or the last one."""
+    raw = write_archive([("a.npy", array(1)), ("b.npy", array(1)), ("a.npy", array(2))])
+    with pytest.raises(UnusableError, match="an array is in it twice"):
+        unpack_arrays(raw, names)
+
+
+def test_arrays_in_a_format_without_numbers_are_refused_in_words():
+    version = array(1).replace(b"NUMPY\1\0v\0", b"NUMPY\3\0v\0\0\0")
+    with pytest.raises(UnusableError, match="no array in numpy's format"):
+        unpack_arrays(write_archive([("a.npy", version)]))
+
+
 def test_many_members_are_refused_before_they_are_listed(monkeypatch):
     raw = write_archive((f"a{i}.npy", b"") for i in range(2**12 + 1))
     monkeypatch.setattr(zipfile, "ZipFile", None)

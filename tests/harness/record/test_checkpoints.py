@@ -226,6 +226,15 @@ def test_arrays_that_the_machine_has_no_memory_for_are_refused(lease, tmp_path):
         CheckpointStore(lease).load(1)
 
 
+def test_repeated_chunks_are_bounded_by_the_room_and_by_what_is_stored(lease):
+    """A few bytes of a file can stand for any number of equal chunks."""
+    store = CheckpointStore(lease)
+    store.save({}, {"array": np.zeros(20 * CHUNK_BYTES, np.uint8)})
+    assert store.load(1, room=12 * CHUNK_BYTES).state["array"].size == 20 * CHUNK_BYTES
+    with pytest.raises(UnusableError, match=r"is too large: its arrays take more than 5,242,879"):
+        store.load(1, room=12 * CHUNK_BYTES - 1)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -402,6 +411,6 @@ def test_states_and_arrays_have_the_largest_size_that_can_be_read_again(
     monkeypatch.setattr(checkpoints.os, "sysconf", memory.get)
     assert CheckpointStore(lease).load(1).state["b"].tolist() == [0] * 4
     memory["SC_PAGE_SIZE"], memory["SC_PHYS_PAGES"] = 3, 3
-    words = "is too large: its arrays take more than the 9 bytes of memory that this machine has"
+    words = "is too large: its arrays take more than 9 bytes, the memory that such a training or "
     with pytest.raises(UnusableError, match=words):
         CheckpointStore(lease).load(1)

@@ -246,7 +246,7 @@ ABOUT = {"step": 1, "seconds": 0.5}
 def test_metadata_of_other_types_is_damage(change):
     said = []
     store = types.SimpleNamespace(numbers=lambda: [1], about=lambda number: ABOUT | change)
-    assert list(checkpointing.iterate_resume_points(store, {}, said.append)) == [None]
+    assert list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0)) == [None]
     assert "it is damaged (Expected `" in said[0] and f"$.{next(iter(change))}" in said[0]
 
 
@@ -271,11 +271,12 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
     store = types.SimpleNamespace(
         numbers=lambda: [3, 2, 1],
         about=lambda number: ABOUT | {"identity": then if number > 1 else now},
-        load=lambda number: LoadedCheckpoint(number, {}, None),
+        load=lambda number, room: LoadedCheckpoint(number, {"room": room}, None),
     )
-    found = list(checkpointing.iterate_resume_points(store, now, said.append))
+    found = list(checkpointing.iterate_resume_points(store, now, said.append, 7.0))
     usable = [3, 2, 1] if not words else [1]
     assert [one and one.number for one in found] == [*usable, None]
+    assert found[0].about == {"room": 7.0}
     assert len(said) == (2 if words else 0)
     for number, text in zip((3, 2), said, strict=False):
         assert text.startswith(f"Checkpoint {number} cannot be gone on from: {words}")
@@ -284,13 +285,13 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
 def test_a_damaged_checkpoint_is_passed_over():
     said = []
 
-    def load(number):
+    def load(number, room):
         if number == 2:
             raise UnusableError("is damaged")
         return LoadedCheckpoint(number, {}, None)
 
     store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: ABOUT, load=load)
-    found = list(checkpointing.iterate_resume_points(store, {}, said.append))
+    found = list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0))
     assert [one and one.number for one in found] == [1, None]
     assert said == ["Checkpoint 2 cannot be gone on from: it is damaged."]
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import signal
 
 import msgspec
@@ -26,6 +27,7 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train import stop_signals as stopping
 from parallax.harness.train.checkpointing import CheckpointSchedule
+from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.run import execute_run
 
@@ -211,6 +213,60 @@ class TestOddStarts:
         assert not mark.exists()
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "subprocess:Popen, which is not registered" in content["resume_notes"][0]
+
+    def test_a_checkpoint_after_which_the_training_fails_at_once_is_left_for_the_one_before(
+        self, undisturbed, tmp_path
+    ):
+        """A value of another type shows only where it is used."""
+
+        def change(state):
+            pairs = dict(map(tuple, state["adapter"]["pairs"]))
+            pairs["taken"] = "many"
+            state["adapter"]["pairs"] = [[key, value] for key, value in pairs.items()]
+
+        prepared, folder = a_run(tmp_path)
+        for altered, resumed in ((1, 40), (2, None)):
+            go(prepared, folder, accident=fail, at=50)
+            for number in range(altered):
+                alter(folder, newest(folder) - number, change)
+            content = go(prepared, folder)
+            assert content["resumed_from"] == resumed and result(folder) == undisturbed
+            assert len(content["resume_notes"]) == altered
+            for note in content["resume_notes"]:
+                assert "the training failed soon after it (can only concatenate str" in note
+            shutil.rmtree(folder)
+
+    def test_a_training_that_fails_before_or_long_after_its_checkpoint_begins_no_other(
+        self, undisturbed, tmp_path, monkeypatch
+    ):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        for failing in ({"accident": fail, "at": 59}, {}):
+            if not failing:  # before the first step
+                monkeypatch.setattr(TrainingMonitor, "make_env", lambda monitor: fail())
+            content = go(prepared, folder, **failing)
+            assert content["status"] == "failed" and content["resume_notes"] == []
+            assert content["resumed_from"] in (48, 56)
+
+    def test_arrays_that_no_such_training_has_are_refused(self, undisturbed, tmp_path, monkeypatch):
+        """An array of equal chunks takes no place in a file."""
+
+        def enlarge(state):
+            state["policy"] = {"\0": ["|u1", [2**29], [digest] * 2**11]}
+
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        file = folder / "checkpoint" / f"{newest(folder)}.state"
+        content = msgspec.msgpack.decode(file.read_bytes()[32:])
+        digest, chunk = hashlib.sha256(bytes(2**18)).digest(), file.with_name("99.pieces")
+        chunk.write_bytes(bytes(2**18))
+        content["pieces"][digest] = [99, 0, 2**18]
+        raw = msgspec.msgpack.encode(content)
+        file.write_bytes(hashlib.sha256(raw).digest() + raw)
+        alter(folder, newest(folder), enlarge)
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "is too large: its arrays take more than 2" in content["resume_notes"][0]
 
     def test_other_versions_and_settings_are_refused_by_name(
         self, undisturbed, tmp_path, monkeypatch

@@ -403,6 +403,23 @@ def test_algorithms_that_choose_the_tasks_actions_are_named(algorithm, task, wor
     raises(words, limits.check_actions, algorithm, load_adapter("sb3"), task)
 
 
+def test_the_arrays_of_a_training_are_bounded_by_its_buffer(monkeypatch):
+    flat, choices = Task("A-v0", 5, (-1.0,) * 2, (1.0,) * 2, 100), Task("B-v0", 5, (), (), 100, 7)
+    picture = Task("C-v0", 3 * 84 * 84, (), (), 100, 7, (3, 84, 84), 255)
+    other = limits._OTHER_STATE_BYTES
+    estimate = limits.estimate_state_bytes
+    for task, transition in ((flat, 80 + 8 * 22), (choices, 80 + 8 * 37), (picture, 42632)):
+        assert estimate(types.SimpleNamespace(buffer_size=10), task) == other + 10 * transition
+    rollouts = types.SimpleNamespace(rollout_steps=20)
+    assert estimate(rollouts, flat) == other + 20 * 256
+    sequences = types.SimpleNamespace(
+        buffer_size=10, sequence_length=8, burn_in=3, n_step=1, overlap=4
+    )
+    assert estimate(sequences, flat) == other + 30 * 256
+    monkeypatch.setenv("PARALLAX_LIMITS", "off")
+    assert estimate(rollouts, flat) == float("inf")
+
+
 def test_another_framework_is_the_remedy_where_no_algorithm_fits(monkeypatch):
     monkeypatch.setattr(limits, "_takes_task", lambda adapter, name, task: False)
     end = "chooses discrete ones: use another framework, or another task."

@@ -152,6 +152,27 @@ def test_a_policy_has_its_weights_and_the_statistics_of_observations():
     assert monitor.parts == {"sampler": {"wait": 3.0}, "learner": {"wait": 2.0}}
 
 
+def test_a_training_that_takes_more_steps_than_are_due_ends():
+    """Upstream's counter may come from a checkpoint that somebody has altered."""
+    manager = Manager()
+    monitor = make_monitor(manager)
+    monitor.attach(lambda shown: shown, dict, None, None)
+    clock = manager.parts["clock"]
+    total = monitor._scheduled_steps
+    for steps in (0, total):
+        clock.load_state(steps)
+        monitor.safe_point()
+        assert clock.state() == steps
+    for steps in (total + 1, -1, 1.5, "1"):
+        with pytest.raises(ValueError, match=r"comes after the last|Expected `int`"):
+            clock.load_state(steps)
+    monitor.events.steps = total + 1
+    words = f"^upstream took {total + 1} environment steps where {total} were due$"
+    with pytest.raises(TrainingError, match=words):
+        monitor.safe_point()
+    assert manager.points == 3
+
+
 USUAL = ["clock", "evaluations", "records", "environments", "generators"]
 
 

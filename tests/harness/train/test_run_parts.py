@@ -127,7 +127,7 @@ def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
     attempt, monkeypatch, capsys, unfit
 ):
     starts = [LoadedCheckpoint(2, {}, {}), LoadedCheckpoint(1, {}, {}), None]
-    tried, drawn, discarded = [], [], []
+    tried, drawn, discarded, rooms = [], [], [], []
 
     def train(start, every, stop):
         tried.append((start, every))
@@ -136,11 +136,18 @@ def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
             raise ResumeError(f"it does not fit ({'x' * 9_000}\n)")
         return "outcome"
 
-    attempt._folder.checkpoints = None
+    def resume(store, own, say, room):
+        rooms.append(room)
+        yield from starts
+
+    attempt._folder.checkpoints = types.SimpleNamespace(numbers=lambda: [2, 1])
     attempt._folder.discard_results = lambda: discarded.append(1)
     monkeypatch.setattr(attempt, "_train", train)
-    monkeypatch.setattr(run, "iterate_resume_points", lambda *given: iter(starts))
+    monkeypatch.setattr(run, "iterate_resume_points", resume)
+    sizes = lambda hyperparameters, task: (hyperparameters, task)  # noqa: E731
+    monkeypatch.setattr(run, "estimate_state_bytes", sizes)
     assert attempt.carry_out() == "outcome"
+    assert rooms == [(attempt._prepared.hyperparameters, attempt._prepared.context.task)]
     every = attempt._prepared.spec.checkpoint_every
     assert tried == [(start, every) for start in starts[: unfit + 1]] and every > 0
     assert len(set(drawn)) == 1 and len(discarded) == unfit
