@@ -132,11 +132,30 @@ class TargetData:
     gamma: float
 
 
-def choose_target_data(
-    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
-) -> TargetData:
-    """Return the data of a minibatch's targets, parts of which may be those of other steps."""
-    steps, n_envs, gamma = run.transitions, run.experiment.n_envs, run.hyperparameters.gamma
+@dataclasses.dataclass(frozen=True)
+class TargetRows:
+    """Rows that a minibatch's targets may be computed from, by description.
+
+    Attributes:
+        step: Update of the minibatch.
+        at: Numbers of steps, int[rows]; the right ones first.
+        masks: Kinds of the minibatch's rows, bool[rows].
+        states: Next states, float[rows, size]; the right ones first.
+        rewards: Rewards of all steps, float[steps + 1].
+        kinds: Ends of all steps, float[steps + 1].
+    """
+
+    step: OptimizerStepRecord
+    at: Mapping[str, Tensor]
+    masks: Mapping[str, Tensor]
+    states: Mapping[str, Tensor]
+    rewards: Tensor
+    kinds: Tensor
+
+
+def list_target_rows(run: ProbeRun, step: OptimizerStepRecord) -> TargetRows:
+    """Return the rows for the targets of an update."""
+    steps, n_envs = run.transitions, run.experiment.n_envs
     kinds = np.array([t.end for t in steps]).reshape(-1, n_envs)
     places, masks = list_rows(kinds.astype(np.int64).tobytes(), kinds.shape)
     rows = find_transition_rows(run, find_minibatch(run, step).observations)
@@ -144,13 +163,9 @@ def choose_target_data(
     # A memory that is not full has zeros in the place before the first.
     earlier = torch.as_tensor(np.where(rows < n_envs, len(steps), rows - n_envs))
     at["those of the step before, or zeros at the first"] = earlier
-    q.mark_rows({name: mask.ravel()[rows] for name, mask in masks.items()})
-    rewards, before, after = run.get_or_compute(
-        "steps as tensors",
-        lambda: [
-            _append_zeros(np.array([getattr(t, name) for t in steps]))
-            for name in ("reward", "observation", "next_observation")
-        ],
+    rewards, before, after = (
+        _append_zeros(np.array([getattr(t, name) for t in steps]))
+        for name in ("reward", "observation", "next_observation")
     )
     begun = {f"those before {name.removeprefix('those of ')}": i for name, i in at.items()}
     begun["those before the step after, of the next episode at ends"] = begun.pop(
@@ -158,16 +173,27 @@ def choose_target_data(
     )
     states = {name: after[i] for name, i in at.items()}
     states |= {name: before[i] for name, i in begun.items()}
+    of_rows = {name: mask.ravel()[rows] for name, mask in masks.items()}
+    return TargetRows(step, at, of_rows, states, rewards, _append_zeros(kinds.ravel()))
+
+
+def choose_target_data(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
+) -> TargetData:
+    """Return the data of a minibatch's targets, parts of which may be those of other steps."""
+    # The value has the step: while it is alive no other object gets its id.
+    rows = run.get_or_compute(("target rows", id(step)), lambda: list_target_rows(run, step))
+    rewards, at, gamma = rows.rewards, rows.at, run.hyperparameters.gamma
+    q.mark_rows(rows.masks)
     reward = rewards[q.choose("rewards are", at)]
-    state = q.choose("next states are", states)
-    end = _append_zeros(kinds.ravel())[q.choose("ends are", at)]
+    state = q.choose("next states are", rows.states)
+    end = rows.kinds[q.choose("ends are", at)]
     later = at["those of the step after in the episode"]
     summed = reward + gamma * rewards[later] * (later != at["those of the step"])
+    after = rows.states["those of the step after in the episode"]
     forms = {
         "one reward and the value of the state after it": TargetData(reward, state, end, gamma),
-        TWO_STEPS: TargetData(
-            summed, after[later], torch.as_tensor(kinds.ravel())[later], gamma**2
-        ),
+        TWO_STEPS: TargetData(summed, after, rows.kinds[later], gamma**2),
     }
     return q.choose("the terms", forms)
 
