@@ -294,7 +294,7 @@ def test_files_that_are_no_scripts_are_refused(tmp_path):
     with pytest.raises(SpecError, match="no text in UTF-8"):
         read_own_script(tmp_path / "raw.py")
     Path(tmp_path / "large.py").write_bytes(b"#" * 2**19)
-    with pytest.raises(SpecError, match="larger than 256 KiB"):
+    with pytest.raises(SpecError, match="over 262,144 bytes"):
         read_own_script(tmp_path / "large.py")
 
 
