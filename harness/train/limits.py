@@ -301,7 +301,7 @@ def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
     """Return an upper bound of the bytes in a training's arrays; infinite where bounds are off.
 
     Frameworks store two observations a transition, in 8 bytes a value (images in one), each
-    action, its mean and deviation, and some numbers beside.
+    action, its mean and deviation, an LSTM's state, and some numbers beside.
     """
     if os.environ.get(VARIABLE) == "off":
         return math.inf
@@ -310,6 +310,7 @@ def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
     if length := getattr(values, "sequence_length", 0):  # sequences overlap
         steps *= (length + values.burn_in + values.n_step) / (length - values.overlap)
     numbers = 3 * max(task.action_size, task.choices) + _NUMBERS_BESIDE
+    numbers += 2 * getattr(values, "lstm_size", 0)
     transition = 2 * task.observation_size * (1 if task.image else 8) + 8 * numbers
     return _OTHER_STATE_BYTES + steps * transition
 

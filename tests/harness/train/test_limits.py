@@ -416,6 +416,8 @@ def test_the_arrays_of_a_training_are_bounded_by_its_buffer(monkeypatch):
         buffer_size=10, sequence_length=8, burn_in=3, n_step=1, overlap=4
     )
     assert estimate(sequences, flat) == other + 30 * 256
+    sequences.lstm_size = 64
+    assert estimate(sequences, flat) == other + 30 * (256 + 2 * 64 * 8)
     monkeypatch.setenv("PARALLAX_LIMITS", "off")
     assert estimate(rollouts, flat) == float("inf")
 
