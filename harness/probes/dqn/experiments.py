@@ -41,7 +41,7 @@ EPSILON_FINAL = 0.2
 EPSILON_STEPS = 30
 WARM_UP_STEPS = 10
 CYCLE_STEPS = 5
-EXPLORATION_STEPS = 70
+EXPLORATION_STEPS = 60
 """A schedule of exploration: shares of random actions, and environment steps."""
 RANDOM_ACTION_SETTINGS: dict[str, Any] = {
     "exploration_initial": 1.0,
