@@ -1,6 +1,7 @@
 """The published study comes out of its packed runs again: page, tables, section of the README."""
 
 import argparse
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from parallax.analysis.commands import publish
+from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "ladder" / "README.md"
@@ -42,3 +44,33 @@ def test_every_number_comes_out_again(texts):
 def test_no_table_is_left_from_before(texts):
     tables = {ROOT / path for path in texts if path.suffix == ".csv"}
     assert tables == set((PAGE.parent / "tables").iterdir())
+
+
+def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "how-stable-are-baselines.md").read_text()
+    (command,) = re.findall(r"^    parallax (study verdicts docs/\S+ .*?)  ", page, re.M)
+    monkeypatch.chdir(ROOT)
+    assert main([*command.split(), "--output", str(tmp_path)]) == 0
+    with (tmp_path / "reproduction.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    compared = {(row["framework"], float(row["published_mean"])): row for row in rows}
+    lines = re.findall(r"^\| (\S+) \| ([\d,; ]+) \| ([\d,]+) \| (.*) \| (.*) \|$", page, re.M)
+    assert len(lines) == 3
+    for name, scores, mean, paper, thesis in lines:
+        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        three = [float(score.replace(",", "")) for score in scores.split(";")]
+        assert len(three) == 3 and sum(three) / 3 == pytest.approx(read_number(mean), abs=1)
+        target = read_number(thesis.split(":")[0])
+        (own,) = (
+            row for (f, value), row in compared.items() if f == framework and round(value) == target
+        )
+        assert float(own["ours_mean"]) == pytest.approx(read_number(mean), abs=1)
+        for text, row in ((paper, compared[framework, 2230.0]), (thesis.split(":")[1], own)):
+            numbers = [read_number(n) for n in re.findall(r"[-+]?[\d,]*\d", text.split(", p")[0])]
+            expected = [float(row[key]) for key in ("difference", "low", "high")]
+            assert numbers == pytest.approx(expected, abs=1)
+            assert row["ours_used"] == "3" and row["verdict_two_sided_test"] == "similar"
+
+
+def read_number(text):
+    return float(text.replace(",", ""))
