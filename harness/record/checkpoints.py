@@ -159,7 +159,15 @@ class CheckpointStore:
         pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
             state = pieces.unpack(content.state)
-        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        # NumPy reads some names of types as Python, hence the last one.
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            SyntaxError,
+        ) as error:
             raise UnusableError(f"is damaged: {summarize_error(error)}") from error
         except RecursionError as error:
             raise UnusableError("is damaged: it is nested too deeply") from error
@@ -352,7 +360,9 @@ class _StateUnpacker:
         dtype = np.dtype(kind)
         size = math.prod(shape) * dtype.itemsize
         # Checked before memory is allocated: the array must have its chunks, and must fit.
-        if dtype.hasobject or min(shape, default=0) < 0 or len(digests) != -(-size // CHUNK_BYTES):
+        is_endless = not dtype.itemsize and math.prod(shape)  # values that take no bytes
+        is_odd = dtype.hasobject or is_endless or min(shape, default=0) < 0
+        if is_odd or len(digests) != -(-size // CHUNK_BYTES):
             raise UnusableError(
                 f"is damaged: it announces an array of {size:,} bytes, and holds {len(digests):,} "
                 f"pieces of {CHUNK_BYTES:,} bytes"

@@ -185,7 +185,8 @@ def _check_schedule(record: RunRecord) -> None:
     # CleanRL's PPO trains on the whole rollouts that fit; files of other tools end where they end.
     cycles = [record.hyperparameters.get(name) for name in ("rollout_steps", "train_freq")]
     cycle = max([1, *(value for value in cycles if isinstance(value, int))])
-    if requested - scheduled >= cycle and record.imported is None:
+    # At least one fits, so that less than half of the steps is left out.
+    if requested - scheduled >= min(cycle, max(scheduled, 1)) and record.imported is None:
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={requested:,}")
 
 

@@ -201,6 +201,8 @@ def nest(depth):
         lambda array: array.__setitem__(1, None),
         lambda array: array.__setitem__(0, "O"),
         lambda array: array.__setitem__(0, "V1000000000"),
+        lambda array: array.__setitem__(0, "(,)f8"),  # a syntax error in NumPy
+        lambda array: array.__setitem__(slice(None), ["V0", [2**40], []]),
         lambda array: array.__setitem__(0, 5),
         lambda array: array.__setitem__(2, []),
         lambda array: array.__setitem__(2, array[2] * 1000),

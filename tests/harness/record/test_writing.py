@@ -498,6 +498,10 @@ def judge(with_evaluations=False, **options):
             {"requested": 400, "hyperparameters": {"rollout_steps": 100, "train_freq": None}},
             ("steps.scheduled=300 is less than spec.steps=400", {"damaged"}, 0),
         ),
+        (
+            {"requested": 600, "hyperparameters": {"rollout_steps": 10**9}},
+            ("steps.scheduled=300 is less than spec.steps=600", {"damaged"}, 0),
+        ),
         ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
     ],
 )
