@@ -357,10 +357,10 @@ class _StateUnpacker:
         return value
 
     def _unpack_array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
-        dtype = np.dtype(kind)
-        size = math.prod(shape) * dtype.itemsize
+        dtype, number = np.dtype(kind), math.prod(shape)
+        size = number * dtype.itemsize
         # Checked before memory is allocated: the array must have its chunks, and must fit.
-        is_endless = not dtype.itemsize and math.prod(shape)  # values that take no bytes
+        is_endless = number > 0 and not dtype.itemsize  # values that take no bytes
         is_odd = dtype.hasobject or is_endless or min(shape, default=0) < 0
         if is_odd or len(digests) != -(-size // CHUNK_BYTES):
             raise UnusableError(
