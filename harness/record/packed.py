@@ -77,7 +77,7 @@ VARIANT_FIELDS = (
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
 # The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
-_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**23, 2**28
+_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 100_000, 2**23, 2**28
 _MOST_JSON = 2**21  # bytes of a record
 _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
@@ -300,8 +300,6 @@ def _find_other_setting(variant: str, spec: RecordedSpec) -> str:
         value = values.get(name)
         # A value may hold commas itself, so the variant is searched and not split.
         texts = [f"{value},", f"{msgspec.json.encode(value).decode()},"]
-        if isinstance(value, dict):  # a schedule, as `linear(0.001,0)`
-            texts = [f"{kind}(" for kind in value]
         if not any(f",{name}={text.replace(' ', '')}" in f",{variant}," for text in texts):
             return f"{name}={value}" if name in values else f"no {name}"
     return ""

@@ -61,7 +61,7 @@ def write_run(
         timesteps = np.r_[0 : scheduled : spec["eval_every"], scheduled]
     else:
         every = int(next(step for step in timesteps if step))
-        spec |= {"eval_every": every, "evaluate_untrained": every != timesteps[0]}
+        spec |= {"eval_every": every, "evaluate_untrained": bool(every != timesteps[0])}
     names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
     folder = results.joinpath(*names, variant, f"seed={spec['seed']}")
     folder.mkdir(parents=True)

@@ -16,7 +16,6 @@ from parallax.analysis.data.runs import CompletedRun, RunCollection, RunId, Stud
 from parallax.harness.cli.main import main
 from parallax.harness.record.packed import PACKED_SCHEMA, hash_row
 
-
 VARIANT = "steps=20000,eval_every=2000,eval_episodes=4"
 
 
