@@ -14,11 +14,11 @@ from parallax.analysis.labels import (
     get_label,
 )
 from parallax.analysis.report import tables
-from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
 from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
+from parallax.analysis.verdicts.variance_components import EvaluationNoise
 
 
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
