@@ -14,6 +14,7 @@ from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
@@ -199,6 +200,14 @@ def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
     return f"{cell.env}, {get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{own}"
 
 
+def group_items(items: Iterable[Item], key_of: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Group items by a key; groups are in the order of their first items."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key_of(item), []).append(item)
+    return found
+
+
 def group_by_variant(
     items: Iterable[Item], cells: Sequence[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> list[tuple[str, list[Item]]]:
@@ -206,9 +215,7 @@ def group_by_variant(
 
     Options that the variants of all `cells` have are left out.
     """
-    found: dict[tuple[str, str, str], list[Item]] = {}
-    for item in items:
-        found.setdefault(cell_of(item).variant_key, []).append(item)
+    found = group_items(items, lambda item: cell_of(item).variant_key)
     named = []
     for key in sorted(found):
         cell = cell_of(found[key][0])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, VariantKey
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
@@ -20,6 +20,7 @@ from parallax.analysis.labels import (
     format_count,
     get_label,
     get_recipe_order,
+    group_items,
     shorten_run_path,
     sort_recipes,
 )
@@ -37,9 +38,7 @@ _PART_HEADS = (
 
 def make_study_grid(loaded: LoadedRuns) -> Grid:
     """Return the algorithms and variants of the studies, with their numbers of runs."""
-    found: dict[VariantKey, list[CompletedRun | ExcludedRun]] = collections.defaultdict(list)
-    for item in loaded.folders:
-        found[item.id.cell.variant_key].append(item)
+    found = group_items(loaded.folders, lambda item: item.id.cell.variant_key)
     rows = tuple(_make_study_row(*key, found[key]) for key in sorted(found))
     return Grid(_PART_HEADS, rows, numeric=(3, 4, 5))
 
@@ -260,12 +259,10 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
 
 def describe_equal_runs(loaded: LoadedRuns) -> str:
     """Return a sentence on runs under library defaults that equal runs under another recipe."""
-    of: dict[tuple[object, ...], list[CompletedRun]] = collections.defaultdict(list)
-    for run in loaded.runs:
-        cell = run.id.cell
-        of[
-            cell.study, cell.env, cell.algorithm, cell.variant, run.id.framework, run.id.seed
-        ].append(run)
+    of = group_items(
+        loaded.runs,
+        lambda run: (dataclasses.replace(run.id.cell, hps=""), run.id.framework, run.id.seed),
+    )
     found = collections.Counter(
         f"{get_label(one.id.framework)}'s {get_label(one.id.cell.algorithm)} on {one.id.cell.env}"
         for runs in of.values()
