@@ -200,6 +200,20 @@ def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
     return f"{cell.env}, {get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{own}"
 
 
+def format_ranges(values: Sequence[int], shortest: int = 2) -> str:
+    """Format ascending numbers with ranges of `shortest` or more, such as `0 to 4, 7`."""
+    parts: list[list[int]] = []
+    for value in values:
+        if parts and value == parts[-1][-1] + 1:
+            parts[-1].append(value)
+        else:
+            parts.append([value])
+    return ", ".join(
+        f"{part[0]} to {part[-1]}" if len(part) >= shortest else ", ".join(map(str, part))
+        for part in parts
+    )
+
+
 def group_items(items: Iterable[Item], key_of: Callable[[Item], Key]) -> dict[Key, list[Item]]:
     """Group items by a key; groups are in the order of their first items."""
     found: dict[Key, list[Item]] = {}

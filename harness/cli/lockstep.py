@@ -4,15 +4,14 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from parallax.harness.cli.arguments import (
     add_acceleration_argument,
     add_algorithms_argument,
+    add_file_argument,
     add_frameworks_argument,
     add_level_arguments,
-    add_script_argument,
     choose_alignment,
     find_script_side,
     get_single_name,
@@ -79,15 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw a new minibatch for each update from one stream of transitions that both get; "
         "without it both train on the same minibatch again and again",
     )
-    add_script_argument(
+    add_file_argument(
         parser,
+        "--script",
         "run your own copy of a CleanRL script in place of the wheel's, in the last framework that "
         "is cleanrl; --frameworks cleanrl compares it with the wheel's",
     )
     add_acceleration_argument(parser)
     add_level_arguments(parser)
-    add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
-    add("--figure", type=Path, metavar="FILE", help="draw the distances to this SVG file")
+    add_file_argument(parser, "--json", "write the distances to this JSON file")
+    add_file_argument(parser, "--figure", "draw the distances to this SVG file")
 
 
 def run(options: argparse.Namespace) -> int:

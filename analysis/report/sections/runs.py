@@ -18,6 +18,7 @@ from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
     MISSING,
     format_count,
+    format_ranges,
     get_label,
     get_recipe_order,
     group_items,
@@ -55,24 +56,13 @@ def _make_study_row(
         get_label(algorithm),
         variant.replace(",", ", ") or MISSING,
         *(f"{count:,}" for count in (len(items), completed, len(runs))),
-        _format_ranges(seeds),
+        format_ranges(seeds),
         ", ".join(get_label(name) for name in sorted({item.id.framework for item in items})),
         ", ".join(sort_recipes([item.id.cell.hps for item in items])),
         ", ".join(sorted({item.id.cell.env for item in items})),
         ", ".join(f"{count} ({episodes})" for count, episodes in shapes) or MISSING,
         ", ".join(sorted({str(run.spec.get("alignment", "unknown")) for run in runs})) or MISSING,
     )
-
-
-def _format_ranges(values: list[int]) -> str:
-    """Format numbers as ranges, such as `0 to 4, 7`."""
-    words: list[list[int]] = []
-    for value in values:
-        if words and value == words[-1][-1] + 1:
-            words[-1].append(value)
-        else:
-            words.append([value])
-    return ", ".join(f"{w[0]} to {w[-1]}" if len(w) > 1 else str(w[0]) for w in words)
 
 
 def count_exclusion_reasons(loaded: LoadedRuns) -> tuple[tuple[str, int], ...]:
