@@ -1,10 +1,13 @@
 """A diagnosis check: its condition, threshold, texts, result and finding."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 ONCE, EARLY, THROUGHOUT, LATE = "once", "early", "throughout", "late"
@@ -73,6 +76,36 @@ class DiagnosisCheck:
         if self.stage == LATE:
             return progress is not None and progress > LATE_SHARE
         return True
+
+
+WhyNotApplicable = Callable[[TrainingFacts], str]
+
+
+def make_checks(
+    functions: Mapping[str, CheckFunction | tuple[CheckFunction, WhyNotApplicable]],
+) -> tuple[DiagnosisCheck, ...]:
+    """Make checks of this project from their functions and their entries in `checks.yaml`.
+
+    Args:
+        functions: By id, the function that detects the condition, or a pair of it and the one that
+            says why the check does not apply.
+    """
+    checks = []
+    for name, given in functions.items():
+        detect, *why = given if isinstance(given, tuple) else (given,)
+        entry = dict(_load_entries()[name]) | {"needs": tuple(_load_entries()[name]["needs"])}
+        if why:
+            entry["why_not_applicable"] = why[0]
+        checks.append(DiagnosisCheck(id=name, detect=detect, **entry))
+    return tuple(checks)
+
+
+@functools.cache
+def _load_entries() -> dict[str, dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = load_yaml(
+        Path(__file__).parent / "checks" / "checks.yaml", "list of checks"
+    )
+    return entries
 
 
 @dataclasses.dataclass

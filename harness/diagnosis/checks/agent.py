@@ -4,7 +4,7 @@ The paper is RLExplorer, a tool that checks deep RL programs; the ids in `paper_
 Table I.
 """
 
-from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.check import CheckResult, make_checks
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 _NO_TARGET_NETWORKS = "the algorithm has no target networks"
@@ -102,93 +102,14 @@ def detect_large_kl(signals: TrainingSignals, threshold: float) -> CheckResult |
     )
 
 
-CHECKS = (
-    DiagnosisCheck(
-        "target-not-updated",
-        "target networks are not updated",
-        THROUGHOUT,
-        ERROR,
-        ("target_age",),
-        3.0,
-        "three update intervals (the paper compares at each one, bit by bit)",
-        detect_frozen_targets,
-        "the update of the target is missing, or its interval is longer than the run allows.",
-        "call the update; lower target_update_interval, or raise tau.",
-        "an interval that is meant to be long, and that the diagnosis does not know.",
-        _why_no_target_networks,
-        paper_id="AGT.d1",
-    ),
-    DiagnosisCheck(
-        "target-updated-rarely",
-        "target networks are rarely updated",
-        THROUGHOUT,
-        WARNING,
-        ("target_age",),
-        0.1,
-        "own: share of the run",
-        detect_rare_target_updates,
-        "the interval of target updates is long for so short a run.",
-        "lower target_update_interval, or raise tau.",
-        "runs of a few hundred steps.",
-        _why_no_target_networks,
-        paper_id="AGT.d1",
-    ),
-    DiagnosisCheck(
-        "target-does-not-lag",
-        "target networks do not lag",
-        THROUGHOUT,
-        WARNING,
-        ("target_equal",),
-        5.0,
-        "five checks at uneven steps",
-        detect_missing_target_lag,
-        "target and main network are one object, or every update copies the whole network.",
-        "copy parameters instead of the object; lower tau, or raise target_update_interval.",
-        "tau=1 with an interval that is shorter than the time between two checks.",
-        _why_targets_never_lag,
-        paper_id="AGT.d2",
-    ),
-    DiagnosisCheck(
-        "wrong-acting-network",
-        "another network chooses the actions",
-        THROUGHOUT,
-        ERROR,
-        ("acts_by_itself",),
-        3.0,
-        "three checks",
-        detect_wrong_acting_network,
-        "actions come from the target network, or from a copy that is not updated.",
-        "choose actions with the network that is trained.",
-        "a framework that acts with a copy that it refreshes on purpose.",
-        paper_id="AGT.d3",
-    ),
-    DiagnosisCheck(
-        "large-policy-shift",
-        "the policy moves far in one update",
-        THROUGHOUT,
-        WARNING,
-        ("shift_round",),
-        0.2,
-        "own: the mean of 5 checks; the paper's 0.1 is a divergence of softmax outputs",
-        detect_large_policy_shift,
-        "a learning rate that is too high, or targets that jump.",
-        "lower learning_rate (policy_learning_rate), raise batch_size, lower tau.",
-        "greedy choices between actions of almost equal value change without harm.",
-        paper_id="AGT.d4",
-    ),
-    DiagnosisCheck(
-        "large-kl",
-        "the policy's divergence per update is high",
-        THROUGHOUT,
-        WARNING,
-        ("metric:policy/approx_kl",),
-        0.1,
-        "RLExplorer 0.1 (its softmax outputs; here the framework's own estimate for Gaussians)",
-        detect_large_kl,
-        "a learning rate that is too high, too many epochs, or no clipping.",
-        "lower learning_rate, epochs or clip_range; set target_kl.",
-        "a framework that reports the divergence of the last minibatch only.",
-        paper_id="AGT.d4",
-    ),
+CHECKS = make_checks(
+    {
+        "target-not-updated": (detect_frozen_targets, _why_no_target_networks),
+        "target-updated-rarely": (detect_rare_target_updates, _why_no_target_networks),
+        "target-does-not-lag": (detect_missing_target_lag, _why_targets_never_lag),
+        "wrong-acting-network": detect_wrong_acting_network,
+        "large-policy-shift": detect_large_policy_shift,
+        "large-kl": detect_large_kl,
+    }
 )
 """Checks of target networks and policy updates."""

@@ -5,17 +5,7 @@ Entropies are divided by their maximum.
 
 import numpy as np
 
-from parallax.harness.diagnosis.check import (
-    EARLY,
-    ERROR,
-    LATE,
-    LATE_SHARE,
-    NOTE,
-    THROUGHOUT,
-    WARNING,
-    CheckResult,
-    DiagnosisCheck,
-)
+from parallax.harness.diagnosis.check import LATE_SHARE, CheckResult, make_checks
 from parallax.harness.diagnosis.signals import (
     SignalSeries,
     TrainingFacts,
@@ -36,7 +26,7 @@ _SIDE_VALUES = 3
 """Values on either side of a drop."""
 
 
-def _why_no_exploration_schedule(facts: TrainingFacts) -> str:
+def _why_no_schedule(facts: TrainingFacts) -> str:
     if facts.choices == 0:
         return (
             "continuous actions have no share of random actions; the entropy checks apply instead"
@@ -225,166 +215,19 @@ def _why_discrete_actions(facts: TrainingFacts) -> str:
     return "actions are discrete" if facts.choices else ""
 
 
-CHECKS = (
-    DiagnosisCheck(
-        "exploration-low-or-rising",
-        "the share of random actions begins low or grows",
-        THROUGHOUT,
-        WARNING,
-        ("beginning", "random_share"),
-        0.2,
-        "own: share of actions that are not the greedy ones, since not every framework reports the "
-        "factor that the paper uses",
-        detect_low_or_rising_exploration,
-        "exploration is missing, or its schedule runs backwards.",
-        "exploration_initial=1, exploration_final below it.",
-        "a policy that changes within the 8 steps looked at makes more actions look random.",
-        _why_no_exploration_schedule,
-        paper_id="EXP.d1",
-    ),
-    DiagnosisCheck(
-        "exploration-decays-fast",
-        "the share of random actions decays too fast",
-        THROUGHOUT,
-        WARNING,
-        ("beginning", "random_share"),
-        0.03,
-        "own: share of the run; the paper's 0.22 per call depends on the number of calls",
-        detect_fast_exploration_decay,
-        "the decay is per step where it was meant per episode, or its factor is too small.",
-        "raise exploration_steps.",
-        "tasks that are solved within a few episodes.",
-        _why_no_exploration_schedule,
-        paper_id="EXP.d2",
-    ),
-    DiagnosisCheck(
-        "low-initial-entropy",
-        "actions vary little from the start",
-        EARLY,
-        WARNING,
-        ("beginning", "entropy"),
-        0.3,
-        f"RLExplorer 0.3, there in nats; here the {ENTROPY_DEFINITION}",
-        detect_low_initial_entropy,
-        "the policy begins with one action: a bad initialisation, or no noise.",
-        "raise exploration noise, ent_coef or exploration_initial; see bad-weights and bad-biases.",
-        "tasks whose action range is far larger than needed.",
-        paper_id="ACN.d0",
-    ),
-    DiagnosisCheck(
-        "entropy-rises",
-        "actions become more random early on",
-        EARLY,
-        WARNING,
-        ("beginning", "entropy"),
-        0.4,
-        f"own, of the {ENTROPY_DEFINITION}; RLExplorer: slope 0.1 in nats",
-        detect_rising_entropy,
-        "the entropy bonus outweighs the reward, or exploration grows.",
-        "lower ent_coef or initial_temperature; see exploration-low-or-rising.",
-        "a policy that begins nearly deterministic and learns to explore, as SAC may.",
-        paper_id="ACN.d1",
-    ),
-    DiagnosisCheck(
-        "entropy-constant",
-        "the entropy of actions is constant",
-        EARLY,
-        WARNING,
-        ("beginning", "entropy"),
-        1e-3,
-        "RLExplorer 1e-3 for the slope; here for the range of at least 10 values",
-        detect_constant_entropy,
-        "nothing is learned: no updates, or gradients that do not reach the policy.",
-        "see vanishing-or-exploding-gradients; lower learning_starts.",
-        "a policy that is right from the start.",
-        paper_id="ACN.d2",
-    ),
-    DiagnosisCheck(
-        "entropy-drop",
-        "the entropy of actions drops abruptly",
-        LATE,
-        WARNING,
-        ("entropy",),
-        0.3,
-        "own: from the mean of three values to that of the next three in the last fifth; "
-        "RLExplorer takes second differences of ten values, which noise alone moves as much",
-        detect_entropy_drop,
-        "the policy collapses late.",
-        "lower the learning rates; raise ent_coef.",
-        "short episodes whose phases need other actions.",
-        paper_id="ACN.d3",
-    ),
-    DiagnosisCheck(
-        "entropy-fluctuates",
-        "the entropy of actions fluctuates",
-        THROUGHOUT,
-        WARNING,
-        ("entropy",),
-        0.25,
-        "own, of shares; RLExplorer 0.1 in nats around a line of the whole series",
-        detect_fluctuating_entropy,
-        "the policy jumps between actions.",
-        "lower the learning rates, raise batch_size, lower tau.",
-        "episodes of very different kind.",
-        paper_id="ACN.d4",
-    ),
-    DiagnosisCheck(
-        "entropy-bonus-has-wrong-sign",
-        "the policy's loss punishes entropy",
-        THROUGHOUT,
-        ERROR,
-        ("entropy_slope",),
-        8,
-        "own: derivatives of the loss by the entropy, all of the last 8 with the wrong sign",
-        detect_punished_entropy,
-        "the entropy is added to the loss, or its log-probability subtracted.",
-        "loss = ... - ent_coef * entropy; SAC: loss = temperature * log_prob - value.",
-        "policies that are made deterministic on purpose.",
-        _why_no_entropy_bonus,
-    ),
-    DiagnosisCheck(
-        "repeated-action",
-        "one action is taken all the time",
-        THROUGHOUT,
-        WARNING,
-        ("entropy",),
-        0.95,
-        "own: in 4 chunks of 256; RLExplorer 0.8 of all argmax actions",
-        detect_repeated_action,
-        "the policy has collapsed.",
-        "more exploration; lower the learning rates; see dead-or-saturated-units.",
-        "tasks in which one action is right for long.",
-        paper_id="ACN.d5",
-    ),
-    DiagnosisCheck(
-        "dropout-sensitive-actions",
-        "actions depend on few units",
-        THROUGHOUT,
-        NOTE,
-        ("uncertainty",),
-        0.5,
-        "RLExplorer 0.5, there of outputs, 100 passes; here of greedy actions in half ranges, or "
-        "the share of changed choices over that of random ones, 16 passes",
-        detect_dropout_sensitivity,
-        "rarely visited states, or a policy that has not converged.",
-        "more steps; more exploration early on.",
-        "networks are not trained with dropout, so that this is no calibrated uncertainty; a note.",
-        paper_id="ACN.d7",
-    ),
-    DiagnosisCheck(
-        "actions-at-bounds",
-        "actions are stuck at their bounds",
-        THROUGHOUT,
-        WARNING,
-        ("at_bounds",),
-        0.95,
-        "own: in 4 chunks of 256",
-        detect_saturated_actions,
-        "the policy's output saturates: too high a learning rate, or observations that are not "
-        "scaled.",
-        "lower policy_learning_rate; wrappers=normalized.",
-        "tasks whose best control is at the bounds.",
-        _why_discrete_actions,
-    ),
+CHECKS = make_checks(
+    {
+        "exploration-low-or-rising": (detect_low_or_rising_exploration, _why_no_schedule),
+        "exploration-decays-fast": (detect_fast_exploration_decay, _why_no_schedule),
+        "low-initial-entropy": detect_low_initial_entropy,
+        "entropy-rises": detect_rising_entropy,
+        "entropy-constant": detect_constant_entropy,
+        "entropy-drop": detect_entropy_drop,
+        "entropy-fluctuates": detect_fluctuating_entropy,
+        "entropy-bonus-has-wrong-sign": (detect_punished_entropy, _why_no_entropy_bonus),
+        "repeated-action": detect_repeated_action,
+        "dropout-sensitive-actions": detect_dropout_sensitivity,
+        "actions-at-bounds": (detect_saturated_actions, _why_discrete_actions),
+    }
 )
 """Checks of exploration and actions."""

@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.diagnosis.check import (
-    ERROR,
-    NOTE,
-    THROUGHOUT,
-    WARNING,
-    CheckResult,
-    DiagnosisCheck,
-)
+from parallax.harness.diagnosis.check import NOTE, WARNING, CheckResult, make_checks
 from parallax.harness.diagnosis.minibatch_matching import MatchedMinibatch
 from parallax.harness.diagnosis.signals import Array, TrainingFacts, TrainingSignals
 from parallax.harness.formulas import compute_td_target
@@ -313,49 +306,11 @@ def _why_no_lambda_returns(facts: TrainingFacts) -> str:
     return "" if facts.has_targets is not True else "values are fitted to bootstrapped targets"
 
 
-CHECKS = (
-    DiagnosisCheck(
-        "wrong-targets-matched",
-        "targets differ from the formula",
-        THROUGHOUT,
-        ERROR,
-        ("regressions",),
-        1e-4,
-        "own: relative tolerance, ten times it for sums in single precision",
-        detect_wrong_matched_targets,
-        "a missing or wrong factor for terminal states, discount or target network; scaled "
-        "rewards.",
-        "targets = reward + gamma * next value * (1 - terminated), by the target network.",
-        "rewards that are scaled or shaped on purpose; n-step returns.",
-        _why_no_bootstrapped_targets,
-    ),
-    DiagnosisCheck(
-        "wrong-returns-matched",
-        "returns differ from the formula",
-        THROUGHOUT,
-        ERROR,
-        ("regressions",),
-        1e-4,
-        "own: relative tolerance, ten times it for sums in single precision",
-        detect_wrong_matched_returns,
-        "wrong ends of episodes, discount, lambda or next values.",
-        "return = reward + gamma * ((1 - lambda) * next value + lambda * next return).",
-        "rewards or returns that are scaled on purpose.",
-        _why_no_lambda_returns,
-    ),
-    DiagnosisCheck(
-        "wrong-advantages-matched",
-        "advantages are not returns minus values",
-        THROUGHOUT,
-        ERROR,
-        ("regressions",),
-        1e-4,
-        "own: distance of the correlation from 1, ten times it for sums in single precision",
-        detect_wrong_matched_advantages,
-        "the baseline is missing, or advantages and returns come from different estimates.",
-        "advantage = return - value, standardised or not.",
-        "advantages that are clipped or weighted on purpose.",
-        _why_no_lambda_returns,
-    ),
+CHECKS = make_checks(
+    {
+        "wrong-targets-matched": (detect_wrong_matched_targets, _why_no_bootstrapped_targets),
+        "wrong-returns-matched": (detect_wrong_matched_returns, _why_no_lambda_returns),
+        "wrong-advantages-matched": (detect_wrong_matched_advantages, _why_no_lambda_returns),
+    }
 )
 """Checks of targets, returns and advantages that a library watcher reads."""

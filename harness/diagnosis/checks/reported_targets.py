@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.diagnosis.check import ERROR, THROUGHOUT, WARNING, CheckResult, DiagnosisCheck
+from parallax.harness.diagnosis.check import CheckResult, make_checks
 from parallax.harness.diagnosis.signals import Array, TrainingSignals
 from parallax.harness.formulas import compute_gae, compute_td_target, standardize_advantages
 
@@ -142,60 +142,12 @@ def _compare_with_formula(
     )
 
 
-CHECKS = (
-    DiagnosisCheck(
-        "wrong-targets",
-        "targets are computed wrongly",
-        THROUGHOUT,
-        ERROR,
-        ("targets",),
-        1e-4,
-        "own: relative tolerance; RLExplorer compares bits and treats time limits as terminal",
-        detect_wrong_targets,
-        "missing or wrong ends of episodes, discount or next values.",
-        "targets = reward + gamma * next value * (1 - terminated); store terminated in the buffer.",
-        "n-step returns and entropy terms, unless next_values contains them.",
-        paper_id="QTR.d1",
-    ),
-    DiagnosisCheck(
-        "missing-terminal-transitions",
-        "terminal transitions are missing",
-        THROUGHOUT,
-        WARNING,
-        ("beginning", "reported_targets", "ended_by_task"),
-        0.1,
-        "own: share of the terminal transitions that uniform replay would give, from 25 on",
-        detect_missing_ends,
-        "the last transition of an episode is not stored, or stored as not terminated.",
-        "store every transition, with `terminated` as the environment returned it.",
-        "a replay that leaves terminal transitions out on purpose.",
-    ),
-    DiagnosisCheck(
-        "wrong-advantages",
-        "advantages are computed wrongly",
-        THROUGHOUT,
-        ERROR,
-        ("advantages",),
-        1e-4,
-        "own: relative tolerance",
-        detect_wrong_advantages,
-        "wrong ends of episodes, discount, lambda or next values.",
-        "delta = reward + gamma * next value * (1 - terminated) - value, summed up backwards with "
-        "gamma * gae_lambda until the episode ends.",
-        "advantage estimates other than GAE.",
-    ),
-    DiagnosisCheck(
-        "wrong-returns",
-        "returns are computed wrongly",
-        THROUGHOUT,
-        ERROR,
-        ("returns",),
-        1e-4,
-        "own: relative tolerance, after scale and offset are taken out of both",
-        detect_wrong_returns,
-        "the discounted sum runs in the wrong direction, or is missing.",
-        "from the last step back: return = reward + gamma * return of the step after.",
-        "returns that contain more than rewards, such as a baseline.",
-    ),
+CHECKS = make_checks(
+    {
+        "wrong-targets": detect_wrong_targets,
+        "missing-terminal-transitions": detect_missing_ends,
+        "wrong-advantages": detect_wrong_advantages,
+        "wrong-returns": detect_wrong_returns,
+    }
 )
 """Checks of targets, advantages and returns that a program reports."""

@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from parallax.harness.diagnosis.check import (
-    EARLY,
-    LATE,
-    NOTE,
-    ONCE,
-    THROUGHOUT,
-    WARNING,
-    CheckResult,
-    DiagnosisCheck,
-    why_no_reward_threshold,
-)
+from parallax.harness.diagnosis.check import CheckResult, make_checks, why_no_reward_threshold
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals, fit_slope
 
 _WINDOW_EPISODES = 3
@@ -132,103 +122,15 @@ def detect_stale_replay(signals: TrainingSignals, threshold: float) -> CheckResu
     )
 
 
-CHECKS = (
-    DiagnosisCheck(
-        "constant-early-returns",
-        "early returns do not vary",
-        EARLY,
-        WARNING,
-        ("beginning", "return"),
-        1e-3,
-        "own: relative spread of at least 15 returns; RLExplorer 0.1 in reward units",
-        detect_constant_returns,
-        "every episode meets the same rewards.",
-        "more exploration (exploration_steps, learning_starts), or intermediate rewards.",
-        "a task in which all policies are equally good at first.",
-        paper_id="RWD.d1",
-    ),
-    DiagnosisCheck(
-        "unsettled-returns",
-        "returns do not settle",
-        LATE,
-        NOTE,
-        ("return",),
-        0.5,
-        "own: change over the last fifth; RLExplorer 0.25 per window of unknown number",
-        detect_unsettled_returns,
-        "the agent is still learning, or learning is unstable.",
-        "more steps; lower learning rates.",
-        "short runs have not converged: this is a note, not a fault.",
-        paper_id="RWD.d2",
-    ),
-    DiagnosisCheck(
-        "final-returns-low",
-        "returns end below the task's target",
-        LATE,
-        NOTE,
-        ("return",),
-        0.01,
-        "RLExplorer 0.01 of the highest reward; here of the task's reward threshold",
-        detect_low_final_returns,
-        "the run is too short, or stuck.",
-        "more steps; see the other findings.",
-        "short runs: this is a note, not a fault.",
-        why_no_reward_threshold,
-        paper_id="RWD.d3",
-    ),
-    DiagnosisCheck(
-        "no-discount",
-        "rewards are not discounted",
-        ONCE,
-        WARNING,
-        ("return",),
-        1.0,
-        "gamma < 1",
-        detect_missing_discount,
-        "gamma is 1, or missing in the targets.",
-        "gamma=0.99.",
-        "tasks with short episodes that always end.",
-    ),
-    DiagnosisCheck(
-        "no-replay",
-        "updates learn from the last steps only",
-        THROUGHOUT,
-        WARNING,
-        ("return",),
-        0.9,
-        "own: share of a minibatch's states that are among the last 256, after 2048 steps",
-        detect_missing_replay,
-        "the replay buffer is missing, tiny, or not sampled uniformly.",
-        "sample minibatches from the whole buffer; raise buffer_size.",
-        "algorithms that prefer new transitions on purpose.",
-        _why_no_replay,
-    ),
-    DiagnosisCheck(
-        "stale-replay",
-        "replayed states are far from current ones",
-        THROUGHOUT,
-        NOTE,
-        ("replay_shift",),
-        3.0,
-        "own: distance of means in deviations of the last 256 states; median of 5 windows",
-        detect_stale_replay,
-        "the policy has changed, and the buffer contains old behaviour.",
-        "lower buffer_size, or prefer new transitions.",
-        "learning itself changes which states are visited: this is a note, not a fault.",
-        _why_no_replay,
-    ),
-    DiagnosisCheck(
-        "metric-stopped",
-        "a metric is not reported any more",
-        THROUGHOUT,
-        WARNING,
-        ("metric_steps",),
-        10.0,
-        "own: ten times the longest gap before",
-        detect_missing_metric,
-        "updates have stopped, or a branch of the training code is not reached any more.",
-        "look in the log for what stopped.",
-        "metrics of rare events.",
-    ),
+CHECKS = make_checks(
+    {
+        "constant-early-returns": detect_constant_returns,
+        "unsettled-returns": detect_unsettled_returns,
+        "final-returns-low": (detect_low_final_returns, why_no_reward_threshold),
+        "no-discount": detect_missing_discount,
+        "no-replay": (detect_missing_replay, _why_no_replay),
+        "stale-replay": (detect_stale_replay, _why_no_replay),
+        "metric-stopped": detect_missing_metric,
+    }
 )
 """Checks of rewards and metrics."""
