@@ -15,6 +15,7 @@ from parallax.analysis.data.runs import (
     RunCollection,
     RunId,
     StudyCell,
+    hash_evaluations,
     make_loaded_run,
 )
 from parallax.harness.record.files import escape_unprintable
@@ -212,11 +213,13 @@ def _remove_copies(
     runs: Sequence[CompletedRun], root: Path
 ) -> tuple[tuple[CompletedRun, ...], list[ExcludedRun]]:
     """Return every run once, and the excluded copies."""
-    known: dict[RunId, CompletedRun] = {}
+    known: dict[tuple[RunId, str], CompletedRun] = {}
     copies = []
     for run in runs:
-        first = known.setdefault(run.id, run)
-        if first is not run and run.provenance is not None and run.id.seed is not None:
+        # Runs of other tools may have no seed; those with the same evaluations are copies.
+        content = hash_evaluations(run) if run.id.seed is None else ""
+        first = known.setdefault((run.id, content), run)
+        if first is not run and run.provenance is not None:
             reason = f"same run as {first.path.relative_to(root)}, which is used"
             copies.append(ExcludedRun(run.id, run.path, reason, completed=True))
     copied = {item.path for item in copies}

@@ -7,15 +7,12 @@ frameworks at equal hyperparameters. When it changes, write them again with
 
 import collections
 import dataclasses
-import hashlib
 import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
-
-import numpy as np
 
 from parallax.analysis.data.published import FOLDER
 from parallax.analysis.data.runs import (
@@ -24,9 +21,10 @@ from parallax.analysis.data.runs import (
     RunCollection,
     RunId,
     StudyCell,
+    hash_evaluations,
     make_loaded_run,
 )
-from parallax.harness.record.completeness import DivergedError, check_finite
+from parallax.harness.record.completeness import NON_FINITE, DivergedError, check_finite
 from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.npz_files import RunEvaluations
@@ -174,7 +172,14 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
         raise UnusableError(CHANGED)
     reason = escape_unprintable(row["not_used_because"])[:_LONGEST_REASON]
     state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
-    return ExcludedRun(run_id, folder, reason, *state, judge_row(row, folder).spec)
+    reading = judge_row(row, folder)
+    # Returns that are not finite fail a run that its record calls completed.
+    failed = reading.failed or (state[1] and reason.startswith(NON_FINITE))
+    if reading.record and state[1] != failed:
+        raise UnusableError(
+            f"corrupted row: column failed is {state[1]}, and run_json says {reading.record.status}"
+        )
+    return ExcludedRun(run_id, folder, reason, *state, reading.spec)
 
 
 def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun | ExcludedRun:
@@ -278,7 +283,7 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
     outcome: list[CompletedRun | ExcludedRun] = []
     for run in runs:
         last, end = int(run.timesteps[-1]), ends[run.id.cell, run.id.framework]
-        twin = seen.setdefault(_hash_evaluations(run), run)
+        twin = seen.setdefault(hash_evaluations(run), run)
         if twin is not run:
             reason = f"same evaluations as {twin.path.name}, which is used"
             outcome.append(ExcludedRun(run.id, run.path, reason, completed=True))
@@ -292,14 +297,6 @@ def exclude_copies_and_short_runs(runs: Sequence[CompletedRun]) -> list[Complete
 
 def _get_evaluation_interval(timesteps: Any) -> int:
     return int(timesteps[-1] - timesteps[-2]) if len(timesteps) > 1 else int(timesteps[-1])
-
-
-def _hash_evaluations(run: CompletedRun) -> str:
-    """Return a key that copies share; the folder if returns never vary, as on a solved task."""
-    if np.ptp(run.results) == 0:
-        return str(run.path)
-    parts = (run.id.cell, run.timesteps.tobytes(), run.results.tobytes(), run.ep_lengths.tobytes())
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 REFERENCE_FILE = FOLDER / "reference_runs.parquet"

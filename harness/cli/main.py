@@ -7,6 +7,7 @@ printed from the table: only the module of the command that runs is imported. Co
 """
 
 import dataclasses
+import errno
 import importlib
 import io
 import os
@@ -343,7 +344,9 @@ def run_command(command: Command, words: Sequence[str]) -> int:
         if error.filename is None and error.strerror is None:
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        return report_error(SpecError(_escape(f"{where}{error.strerror}.")))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = " Free some space and run the same command again." if full else ""
+        return report_error(SpecError(_escape(f"{where}{error.strerror}.{remedy}")))
 
 
 def make_parser(command: Command, module: "ModuleType | None" = None) -> "argparse.ArgumentParser":

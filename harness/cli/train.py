@@ -87,6 +87,10 @@ def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -
         content = load_yaml(file, "file")
         if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
             raise SpecError(f"{file}:1: the file holds no values by name. Mend it.")
+        if file.parts[-3:-1] == ("hyperparameters", file.parent.name) and re.match(
+            r"\s*#\s*@package", file.read_text()
+        ):
+            raise SpecError(f"{file}:1: a recipe has no `@package` of its own. Remove the line.")
         entries = content.get("defaults", [])
         if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
             raise SpecError(f"{file}: defaults={entries} must be a list of files. Mend it.")

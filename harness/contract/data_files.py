@@ -53,8 +53,8 @@ def load_yaml(file: Path, what: str) -> Any:
         raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Mend it.") from error
     if _count_values(content, {}) > _MAX_VALUES:
         raise SpecError(
-            f"{file}:1: the {what} stands for more than {_MAX_VALUES:,} values by its aliases. "
-            "Write out what is meant."
+            f"{file}:1: the {what} stands for more than {_MAX_VALUES:,} values, with its aliases "
+            "written out. Write only what is meant."
         )
     return content
 

@@ -3,8 +3,9 @@
 A run is complete when all of these hold, and nothing else counts:
 
 1. `run.json` can be read and says `completed`,
-2. the evaluations in `evaluations.npz` are at the steps that `eval_every` means, and the last one
-   at the last scheduled step, less than a rollout or update cycle before the requested one,
+2. the evaluations in `evaluations.npz` are at the steps that `eval_every` means, with as many
+   episodes as requested, and the last one is at the last scheduled step, which is the requested
+   one or later, or the end of the last whole rollout before it,
 3. every return is finite,
 4. the hashes that `run.json` has of the files' content, and of its own, still match.
 
@@ -26,9 +27,13 @@ from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, has_vali
 if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations
 
+# Levels at which frameworks have the requested hyperparameters.
+_EQUAL_LEVELS = ("exact", "lockstep")
 # Returns are recorded as float32: a larger value is not a return.
 _MAX_RETURN = 3.4028234663852886e38
 
+NON_FINITE = "non-finite returns"
+"""Beginning of the reason of a run with returns that are not finite."""
 CHECKSUM_MISMATCH = (
     f"{RUN_FILE} was changed after it was written: its checksum does not hold "
     f"(whoever means the change removes the entry `{CHECKSUM_FIELD}`)"
@@ -182,18 +187,28 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
 
 
 def _check_schedule(record: RunRecord) -> None:
-    scheduled, requested = record.steps.scheduled, record.spec.steps
-    # CleanRL's PPO trains on the whole rollouts that fit; files of other tools end where they end.
-    cycles = [record.hyperparameters.get(name) for name in ("rollout_steps", "train_freq")]
-    cycle = max([1, *(value for value in cycles if isinstance(value, int))])
-    # At least one fits, so that less than half of the steps is left out.
-    if requested - scheduled >= min(cycle, max(scheduled, 1)) and record.imported is None:
-        raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={requested:,}")
+    scheduled, spec = record.steps.scheduled, record.spec
+    if record.imported is not None:  # files of other tools end where they end
+        if record.weights_sha256 or record.update_schedule:
+            raise UnusableError(f"{RUN_FILE} has weights of a training and says `imported`")
+        return
+    if scheduled >= spec.steps:
+        return
+    # CleanRL's PPO trains on the whole rollouts that fit.
+    rollout = record.hyperparameters.get("rollout_steps")
+    changed = rollout != spec.hyperparameters.get("rollout_steps")
+    changed = changed and spec.alignment in _EQUAL_LEVELS
+    whole = isinstance(rollout, int) and rollout > 0 and spec.steps // rollout * rollout
+    if changed or not whole or scheduled != whole:
+        raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={spec.steps:,}")
 
 
 def _check_evaluation_steps(record: RunRecord, evaluations: "RunEvaluations") -> None:
     if record.imported is not None:  # other tools have schedules of their own
         return
+    episodes, asked = evaluations.results.shape[1], record.spec.eval_episodes
+    if episodes != asked:
+        raise UnusableError(f"evaluations have {episodes} episodes, and eval_episodes={asked}")
     every, end = record.spec.eval_every, record.steps.scheduled
     planned = range(0 if record.spec.evaluate_untrained else every, end, every)
     found = evaluations.timesteps[:-1].tolist()  # the last one is at the end
@@ -244,4 +259,4 @@ def describe_nonfinite(evaluations: "RunEvaluations") -> str:
         return ""
     at = int(evaluations.timesteps[bad.any(axis=1)][0])
     count = f"{int(bad.sum())} of {evaluations.results.size}"
-    return f"non-finite returns: {count}, first at step {at:,}"
+    return f"{NON_FINITE}: {count}, first at step {at:,}"

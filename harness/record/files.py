@@ -129,8 +129,10 @@ def write_atomically(
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # writing does not say which file has no space left
         raise
     sync_folder(path.parent)
 

@@ -266,7 +266,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     wanted["seconds"] = _round(None if seconds is None or seconds < 0 else seconds)
     values["final_score"] = _round(row["final_score"])
     wanted["final_score"] = _round(float(evaluations.results[-1].mean()))
-    if record.imported is None or not record.imported.are_means:
+    if record.imported is not None and not record.imported.are_means:
         values["returns, episodes"] = evaluations.results.shape[1]
         wanted["returns, episodes"] = spec.eval_episodes
     for name, value in values.items():

@@ -315,7 +315,14 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
         )
-    except (UnusableError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        UnusableError,
+        ArithmeticError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({summarize_error(error)})"
         )

@@ -221,7 +221,9 @@ ENV_BYTES = 2**18
 EPISODE_BYTES = 2**16
 """Memory of one environment of an evaluation, at least."""
 MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
-MOST_PASSES, MOST_LAYERS = 10**5, 1000
+MOST_PASSES, MOST_LAYERS, MOST_RESERVED = 10**5, 1000, 4
+WEIGHT_BYTES = 16
+"""Memory of a weight, its gradient and Adam's two moments."""
 THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
 """Threads that any machine may use, so that results of larger ones can be repeated."""
@@ -330,20 +332,27 @@ def check_episodes(episodes: int) -> None:
 
 
 def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: str) -> None:
-    """Check sizes in memory; a buffer never has more transitions than the run has steps."""
+    """Check sizes in memory; a buffer takes it as it is filled, but is reserved as a whole."""
     transition = task.observation_size * (1 if task.image else 4)
     hyperparameters: Any = spec.hyperparameters
     for name in ("buffer_size", "rollout_steps", "batch_size", "minibatch_size"):
         value = getattr(hyperparameters, name, None)
         if value is None:
             continue
-        count = min(value, spec.steps) if name == "buffer_size" else value
+        count = value
+        if name == "buffer_size":  # systems do not reserve several times what they have
+            count = max(min(value, spec.steps), value // MOST_RESERVED)
         if count * transition > machine.memory:
             largest = machine.memory // transition
+            if spec.steps < count < value:
+                largest *= MOST_RESERVED
             why = (
-                f"{count:,} transitions of {spec.env} take {_size(count * transition)}, and {room}"
+                f"{value:,} transitions of {spec.env} take {_size(value * transition)}, and {room}"
             )
             _check(f"hyperparameters.{name}", value, largest, why)
+    for name in ("burn_in", "sequence_length", "n_step"):  # of R2D2
+        steps = getattr(hyperparameters, name, 0)
+        _check(f"hyperparameters.{name}", steps, spec.steps, f"the run has steps={spec.steps}")
     for name in ("epochs", "gradient_steps"):
         passes = getattr(hyperparameters, name, 0)
         _check(f"hyperparameters.{name}", passes, MOST_PASSES, "an update would hardly end")
@@ -356,10 +365,11 @@ def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: st
         if name.endswith("hidden_sizes") and value:
             sizes = [task.observation_size, *value]
             weights = sum(a * b for a, b in itertools.pairwise(sizes))
-            if 4 * weights > machine.memory:
+            if WEIGHT_BYTES * weights > machine.memory:
                 raise SpecError(
-                    f"hyperparameters.{name}={list(value)} means {weights:,} weights of "
-                    f"{_size(4 * weights)}, and {room}: use smaller layers.{_override()}"
+                    f"hyperparameters.{name}={list(value)} means {weights:,} weights, which take "
+                    f"{_size(WEIGHT_BYTES * weights)} with their gradients and Adam's moments, and "
+                    f"{room}: use smaller layers.{_override()}"
                 )
 
 

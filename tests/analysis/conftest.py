@@ -62,6 +62,8 @@ def write_run(
     else:
         every = int(next(step for step in timesteps if step))
         spec |= {"eval_every": every, "evaluate_untrained": bool(every != timesteps[0])}
+    if returns is not None:
+        spec["eval_episodes"] = np.shape(returns)[1]
     names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
     folder = results.joinpath(*names, variant, f"seed={spec['seed']}")
     folder.mkdir(parents=True)

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import os
@@ -5,7 +6,7 @@ import shutil
 
 import pytest
 
-from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.load import _remove_copies, load_runs
 from parallax.analysis.data.runs import RunId, StudyCell
 from parallax.analysis.labels import format_run_counts
 from parallax.harness.record.run_json import ReferenceReturns
@@ -131,3 +132,15 @@ def test_names_of_folders_can_be_shown(results, make_run):
     folder.parent.rename(odd)
     (item,) = load_runs(results).excluded
     assert item.id.cell.variant == r"steps=5\x1b" and item.path == odd / "seed=3"
+
+
+def test_runs_without_a_seed_and_with_the_same_evaluations_are_copies(results, make_run):
+    for seed, score in enumerate((1.0, 1.0, 2.0)):
+        make_run(seed=seed, score=score)
+    runs = [
+        dataclasses.replace(run, id=dataclasses.replace(run.id, seed=None))
+        for run in load_runs(results).runs
+    ]
+    used, copies = _remove_copies(runs, results)
+    assert [run.path.name for run in used] == ["seed=0", "seed=2"]
+    assert [item.path.name for item in copies] == ["seed=1"]

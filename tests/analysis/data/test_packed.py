@@ -209,6 +209,11 @@ def drop_evaluations(row):
     row["final_score"] = float(np.mean(row["returns"][-1]))
 
 
+def hide_failure(row):
+    edit_record(row, lambda run: run.update(status="failed"))
+    row["not_used_because"] = "same run as another one, which is used"
+
+
 def drop_middle_evaluations(row):
     for name in ("timesteps", "returns", "ep_lengths"):
         del row[name][4:6]
@@ -248,7 +253,7 @@ ATTACKS = [
     (lambda row: set_return(row, math.inf), "non-finite returns: 1 of"),
     (lambda row: set_return(row, 1e308), "non-finite returns: 1 of"),
     (repeat_step, "timesteps do not increase"),
-    (drop_episodes, "column returns, episodes is 1, and run_json says 4"),
+    (drop_episodes, "evaluations have 1 episodes, and eval_episodes=4"),
     (lambda row: row["timesteps"].pop(), "evaluations do not fit together"),
     (lambda row: row["returns"][0].pop(), "evaluations do not fit together"),
     (lambda row: row.update(returns=None), "evaluations do not fit together"),
@@ -263,6 +268,11 @@ ATTACKS = [
     (lambda row: row.update(completed=None), "column completed is None"),
     (lambda row: row.update(failed=True), "column failed is True"),
     (lambda row: row.update(variant="steps=2"), "column variant is steps=2"),
+    (hide_failure, "column failed is False, and run_json says failed"),
+    (
+        lambda row: row.update(failed=True, not_used_because="failed: why"),
+        "column failed is True, and run_json says completed",
+    ),
     (lambda row: set_variant(row, "steps=20000"), "run_json says eval_episodes=4"),
     (lambda row: set_variant(row, row["variant"] + ",gamma=0.5"), "run_json says gamma=0.99"),
     (lambda row: set_variant(row, row["variant"] + ",n_envs=8"), "run_json says n_envs=1"),

@@ -56,11 +56,15 @@ def test_other_recipes_can_be_chosen_and_the_damaged_one_says_why_not(damaged, m
     assert told.startswith("hps=sbx cannot be used: ") and damaged in told
 
 
-@pytest.mark.parametrize("kind", [*DAMAGED, "defaults"])
+UNFIT = {
+    "defaults": ("defaults: [3]\n", "sbx.yaml: defaults=[3] must be a list"),
+    "package": ("# @package hydra.run\ngamma: 1\n", "sbx.yaml:1: a recipe has no `@package`"),
+}
+
+
+@pytest.mark.parametrize("kind", [*DAMAGED, *UNFIT])
 def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, kind, monkeypatch):
-    content, message = DAMAGED.get(
-        kind, ("defaults: [3]\n", "sbx.yaml: defaults=[3] must be a list")
-    )
+    content, message = (DAMAGED | UNFIT)[kind]
     file = tmp_path / "hyperparameters" / "td3" / "sbx.yaml"
     file.parent.mkdir(parents=True)
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -106,7 +110,7 @@ def make_bomb(levels):
 def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, text):
     file = tmp_path / "sbx.yaml"
     file.write_text(text)
-    with pytest.raises(SpecError, match=r"sbx\.yaml.* the list .*(by its aliases|bytes)"):
+    with pytest.raises(SpecError, match=r"sbx\.yaml.* the list .*(with its aliases|bytes)"):
         load_yaml(file, "list")
     file.write_text(make_bomb(4))
     assert len(load_yaml(file, "list")["gamma"]) == 9

@@ -65,7 +65,8 @@ def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
 
 
 @pytest.mark.parametrize(
-    "field", [*sorted(RUN_DEFAULTS.keys() - {"eval_every"}), "python", "overridden"]
+    "field",
+    [*sorted(RUN_DEFAULTS.keys() - {"eval_every", "eval_episodes"}), "python", "overridden"],
 )
 def test_record_from_before_a_field_existed_means_its_default(field, folder):
     before = spec_from_dict(read_run(folder).spec)

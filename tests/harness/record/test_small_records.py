@@ -90,6 +90,8 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
     [
         ("[" * 100_000, "it is nested too deep"),
         ("{}", "cannot be read"),
+        ('{"findings": [], "signals": {"a": {"curve": [[1e400, 0]]}}}', "infinity"),
+        (f'{{"findings": [], "signals": {{"a": {{"curve": [[1, 1{"0" * 400}]]}}}}}}', "too large"),
         ('{"findings": [{"id": "a"}]}', "a finding lacks what findings have"),
     ],
 )

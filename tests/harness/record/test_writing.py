@@ -438,6 +438,10 @@ class Source:
         imported=None,
         every=100,
         untrained=False,
+        episodes=2,
+        alignment="common",
+        asked=None,
+        weights=None,
     ):
         self.same, self.error, self.reads = same, error, 0
         self.record = types.SimpleNamespace(
@@ -445,8 +449,15 @@ class Source:
             failure="it broke",
             steps=types.SimpleNamespace(scheduled=300),
             spec=types.SimpleNamespace(
-                steps=requested, eval_every=every, evaluate_untrained=untrained
+                steps=requested,
+                eval_every=every,
+                eval_episodes=episodes,
+                evaluate_untrained=untrained,
+                alignment=alignment,
+                hyperparameters=asked or {},
             ),
+            weights_sha256=weights,
+            update_schedule={},
             hyperparameters=hyperparameters or {},
             imported=imported,
         )
@@ -499,9 +510,33 @@ def judge(with_evaluations=False, **options):
         ({"same": UnreadableError("no")}, ("no", {"unreadable"}, 0)),
         ({"same": DivergedError("nan")}, ("nan", {"damaged", "failed"}, 0)),
         ({"requested": 301}, ("steps.scheduled=300 is less than spec.steps=301", {"damaged"}, 0)),
-        # 300 steps are the whole rollouts, or update cycles, of 399 and of 307 steps.
+        # 300 steps are the whole rollouts of 399 steps.
         ({"requested": 399, "hyperparameters": {"rollout_steps": 100}}, ("", set(), 0)),
-        ({"requested": 307, "hyperparameters": {"train_freq": 8}}, ("", set(), 0)),
+        (
+            {"requested": 399, "hyperparameters": {"rollout_steps": 100}, "alignment": "exact"},
+            ("steps.scheduled=300 is less than spec.steps=399", {"damaged"}, 0),
+        ),
+        (
+            {
+                "requested": 399,
+                "hyperparameters": {"rollout_steps": 100},
+                "asked": {"rollout_steps": 100},
+                "alignment": "exact",
+            },
+            ("", set(), 0),
+        ),
+        (
+            {"requested": 399, "hyperparameters": {"rollout_steps": 0}},
+            ("steps.scheduled=300 is less than spec.steps=399", {"damaged"}, 0),
+        ),
+        (
+            {"requested": 350, "hyperparameters": {"rollout_steps": 80}},
+            ("steps.scheduled=300 is less than spec.steps=350", {"damaged"}, 0),
+        ),
+        (
+            {"requested": 307, "hyperparameters": {"train_freq": 8}},
+            ("steps.scheduled=300 is less than spec.steps=307", {"damaged"}, 0),
+        ),
         (
             {"requested": 400, "hyperparameters": {"rollout_steps": 100, "train_freq": None}},
             ("steps.scheduled=300 is less than spec.steps=400", {"damaged"}, 0),
@@ -511,6 +546,14 @@ def judge(with_evaluations=False, **options):
             ("steps.scheduled=300 is less than spec.steps=600", {"damaged"}, 0),
         ),
         ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
+        (
+            {"imported": "eval.npz", "weights": "0"},
+            ("run.json has weights of a training and says `imported`", {"damaged"}, 0),
+        ),
+        (
+            {"same": None, "episodes": 3},
+            ("evaluations have 2 episodes, and eval_episodes=3", {"damaged"}, 1),
+        ),
         ({"same": None, "every": 250}, (MISSING % (3, "250", 2), {"damaged"}, 1)),
         ({"same": None, "every": 75}, (MISSING % (3, "75", 4), {"damaged"}, 1)),
         ({"same": None, "untrained": True}, (MISSING % (3, "100", 4), {"damaged"}, 1)),

@@ -44,6 +44,10 @@ TOO_LARGE = {
         dataclasses.replace(off_policy(gradient_steps=10**6), steps=10**9, eval_every=10**6),
         r"gradient_steps=1000000 is too large: an update would hardly end",
     ),
+    "burn_in": (
+        support.spec("torchrl", "r2d2", hyperparameters={"burn_in": 10**9}, env="CartPole-v1"),
+        r"burn_in=1000000000 is too large: the run has steps=",
+    ),
     "layers": (off_policy(hidden_sizes=[1] * 1001), r"hidden_sizes has 1,001 layers, .* 1,000 or"),
     "hidden_sizes": (off_policy(hidden_sizes=[10**6, 10**6]), r"use smaller layers"),
 }
@@ -63,8 +67,12 @@ def test_what_fits_is_not_refused():
     largest = support.spec(threads=64, n_envs=600, eval_episodes=10_000)
     for spec in (support.spec(), largest, off_policy(buffer_size=10**8)):
         check_limits(spec, TASK, SMALL)
-    short = dataclasses.replace(off_policy(buffer_size=10**12), steps=1000, eval_every=10)
-    check_limits(short, TASK, SMALL)  # a buffer holds no more than the run's steps
+    # A buffer takes no more memory than the run's steps, but four times the memory is the limit.
+    short = dataclasses.replace(off_policy(buffer_size=2**31), steps=1000, eval_every=10)
+    check_limits(short, TASK, SMALL)
+    longer = dataclasses.replace(off_policy(buffer_size=2**31 + 4), steps=1000, eval_every=10)
+    with pytest.raises(SpecError, match=r"Use hyperparameters.buffer_size=2147483648 or less"):
+        check_limits(longer, TASK, SMALL)
 
 
 @pytest.mark.parametrize("name", ["epochs", "gradient_steps"])
@@ -173,14 +181,14 @@ def test_the_largest_value_that_fits_is_named_and_allowed(task, most, more, word
 
 
 def test_layers_that_fit_exactly_are_allowed():
-    for sizes in (None, (), (512, 1020)):  # 4 * 512 + 512 * 1020 weights
+    for sizes in (None, (), (256, 508)):  # 4 * 256 + 256 * 508 weights
         check_limits(make_spec(hyperparameters=Sizes(critic_hidden_sizes=sizes)), FLAT, TINY)
-    sizes = Sizes(critic_hidden_sizes=(512, 1021))
+    sizes = Sizes(critic_hidden_sizes=(256, 509))
     with pytest.raises(SpecError) as error:
         check_limits(make_spec(hyperparameters=sizes), FLAT, TINY)
     assert str(error.value) == (
-        "hyperparameters.critic_hidden_sizes=[512, 1021] means 524,800 weights of 2.0 MiB, and "
-        f"{ROOM}: use smaller layers.{OFF}"
+        "hyperparameters.critic_hidden_sizes=[256, 509] means 131,328 weights, which take 2.0 MiB "
+        f"with their gradients and Adam's moments, and {ROOM}: use smaller layers.{OFF}"
     )
 
 
