@@ -14,6 +14,7 @@ from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
@@ -199,6 +200,28 @@ def format_setting(cell: StudyCell, cells: Iterable[StudyCell]) -> str:
     return f"{cell.env}, {get_label(cell.algorithm)} under {describe_recipe(cell.hps)}{own}"
 
 
+def format_ranges(values: Sequence[int], shortest: int = 2) -> str:
+    """Format ascending numbers with ranges of `shortest` or more, such as `0 to 4, 7`."""
+    parts: list[list[int]] = []
+    for value in values:
+        if parts and value == parts[-1][-1] + 1:
+            parts[-1].append(value)
+        else:
+            parts.append([value])
+    return ", ".join(
+        f"{part[0]} to {part[-1]}" if len(part) >= shortest else ", ".join(map(str, part))
+        for part in parts
+    )
+
+
+def group_items(items: Iterable[Item], key_of: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Group items by a key; groups are in the order of their first items."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key_of(item), []).append(item)
+    return found
+
+
 def group_by_variant(
     items: Iterable[Item], cells: Sequence[StudyCell], cell_of: Callable[[Item], StudyCell]
 ) -> list[tuple[str, list[Item]]]:
@@ -206,9 +229,7 @@ def group_by_variant(
 
     Options that the variants of all `cells` have are left out.
     """
-    found: dict[tuple[str, str, str], list[Item]] = {}
-    for item in items:
-        found.setdefault(cell_of(item).variant_key, []).append(item)
+    found = group_items(items, lambda item: cell_of(item).variant_key)
     named = []
     for key in sorted(found):
         cell = cell_of(found[key][0])

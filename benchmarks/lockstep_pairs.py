@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from parallax.harness.cli.lockstep import make_lockstep_side
+from parallax.harness.cli.lockstep import (
+    DISTANCE_LABEL,
+    make_lockstep_side,
+    plot_distance,
+    plot_rounding,
+)
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
@@ -372,10 +377,6 @@ def _list_missing_pairs(measured: Mapping[str, Any]) -> str:
 
 def draw_figure(measured: Mapping[str, Any]) -> str:
     """Return a figure with one panel per algorithm and one line per pair, as SVG."""
-    from parallax.harness.lockstep.figure import (
-        render_distance_panels,  # a plotting library takes a second
-    )
-
     return render_distance_panels(
         {
             name: {
@@ -387,6 +388,40 @@ def draw_figure(measured: Mapping[str, Any]) -> str:
             for name, content in measured.items()
         }
     )
+
+
+def render_distance_panels(distances: Mapping[str, Mapping[str, Sequence[WeightDistance]]]) -> str:
+    """Return a figure with one panel per algorithm and one line per pair.
+
+    Args:
+        distances: By algorithm and name of the pair; rounding is drawn for the first pair.
+    """
+    import matplotlib as mpl  # takes a second
+    from matplotlib.figure import Figure
+
+    from parallax.harness.probes.figures import COLORS, STYLE, figure_to_svg
+
+    names = dict.fromkeys(name for pairs in distances.values() for name in pairs)
+    colors = {name: COLORS[number % len(COLORS)] for number, name in enumerate(names)}
+    with mpl.rc_context(STYLE):
+        drawn = Figure(figsize=(2.2 * len(distances), 2.6), layout="constrained")
+        axes = drawn.subplots(1, len(distances), sharey=True, squeeze=False)[0]
+        for ax, (algorithm, pairs) in zip(axes, distances.items(), strict=True):
+            plot_rounding(ax, next(iter(pairs.values())), "copies that differ in one bit")
+            for name, line in pairs.items():
+                plot_distance(ax, line, name, colors[name])
+            ax.set_title(algorithm)
+            ax.set_xlabel("updates")
+        axes[0].set_ylabel(DISTANCE_LABEL)
+        handles = {
+            label: handle
+            for ax in axes
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        }
+        drawn.legend(
+            handles.values(), handles.keys(), fontsize=6, loc="outside lower center", ncols=5
+        )
+        return figure_to_svg(drawn)
 
 
 if __name__ == "__main__":

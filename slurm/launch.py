@@ -4,10 +4,11 @@ The arrays of a study wait for a preflight, which can be a job of its own.
 """
 
 import collections
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,10 +18,11 @@ from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from parallax.harness.record.files import escape_unprintable, write_json
 from parallax.harness.record.layout import RUN_FILE
-from parallax.harness.record.lock import watch_heartbeats
+from parallax.harness.record.lock import LockHeldError, RunLock, watch_heartbeats
 from parallax.harness.sweep.sweep import describe_code_drift, initialize_runs
 from parallax.harness.train.prepare import PreparedRun, describe_doubtful_runs, prepare_runs
 from parallax.slurm.arrays import (
+    FOLDER,
     JobArray,
     JobResources,
     SubmissionRecord,
@@ -78,10 +80,44 @@ def launch_sweep(
         raise SpecError("The sweep names the same run more than once; let its values differ.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
-    todo = select_runs(runs, dry_run=dry_run)
     if dry_run:
+        todo = select_runs(runs, dry_run=True)
         _print_plan(_plan_studies(todo, settings), settings, every_run=every_run)
         return []
+    with contextlib.ExitStack() as locks:
+        for study in sorted({folder.parents[5] for folder in runs}):
+            locks.enter_context(_lock_submissions(study))
+        records = _submit_runs(runs, settings, preflight)
+    _print_submitted(records, results_dir)
+    return records
+
+
+@contextlib.contextmanager
+def _lock_submissions(study: Path) -> Iterator[None]:
+    """Let no other command submit runs of a study: both would find them not queued."""
+    folder = study / FOLDER
+    missing = [path for path in (folder, *folder.parents) if not _path_exists(path)]
+    lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    try:
+        with contextlib.suppress(OSError):  # the submission itself says what cannot be written
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = RunLock.acquire(folder)
+    except LockHeldError as error:
+        raise SpecError(f"{folder}: another such command ({error}). Run it again then.") from error
+    try:
+        with lock:
+            yield
+    finally:
+        for made in missing:
+            with contextlib.suppress(OSError):  # not empty: something was submitted
+                made.rmdir()
+
+
+def _submit_runs(
+    runs: dict[Path, PreparedRun], settings: SlurmSettings, preflight: PreflightOptions | None
+) -> list[SubmissionRecord]:
+    """Submit the runs that need it; return the records of their arrays."""
+    todo = select_runs(runs, dry_run=False)
     if todo and preflight and preflight.where != CLUSTER:
         specs_left = [run.spec for run in todo.values()]
         count = try_steps(specs_left, preflight.processes, preflight.seconds)
@@ -95,7 +131,6 @@ def launch_sweep(
             asked = [spec for folder, spec in specs_of.items() if study_folder in folder.parents]
             options = submit_preflight(study_folder, asked, settings, preflight)
         records += submit_arrays(study_folder, arrays, settings, specs_of, options)
-    _print_submitted(records, results_dir)
     return records
 
 

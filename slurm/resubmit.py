@@ -1,9 +1,8 @@
 """Submits incomplete runs in new jobs, and cancels jobs; `requeueable_job` requeues its own job."""
 
 import collections
-import contextlib
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, rename_study, spec_from_dict
 from parallax.harness.record.files import escape_unprintable
-from parallax.harness.record.lock import LockHeldError, RunLock
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
-from parallax.slurm.arrays import FOLDER, SubmissionRecord, read_records
+from parallax.slurm.arrays import SubmissionRecord, read_records
 from parallax.slurm.launch import launch_sweep
 from parallax.slurm.queue import make_slurm_environment
 from parallax.slurm.settings import SlurmSettings, load_settings, settings_from_record
@@ -83,24 +81,8 @@ def resubmit_runs(
         return 0
     for study, one in settings.items():
         specs = [spec for run, spec in readable.items() if study in run.folder.parents]
-        with contextlib.nullcontext() if dry_run else _lock_submissions(study):
-            launch_sweep(specs, study.parent, one, dry_run=dry_run)
+        launch_sweep(specs, study.parent, one, dry_run=dry_run)
     return 1 if unreadable else 0
-
-
-@contextlib.contextmanager
-def _lock_submissions(study: Path) -> Iterator[None]:
-    """Let no other such command submit runs of a study: both would find them not queued."""
-    folder = study / FOLDER
-    lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    try:
-        with contextlib.suppress(OSError):  # the submission itself says what cannot be written
-            folder.mkdir(exist_ok=True)
-            lock = RunLock.acquire(folder)
-    except LockHeldError as error:
-        raise SpecError(f"{folder}: another such command ({error}). Run it again then.") from error
-    with lock:
-        yield
 
 
 def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:

@@ -138,7 +138,7 @@ def _render_preflight(study_folder: Path) -> list[Text]:
 
 
 def _get_done_steps(run: RunState) -> int:
-    return run.steps if run.state == "completed" else run.step
+    return run.steps if run.state == "completed" else min(run.step, run.steps)
 
 
 def _render_running(runs: list[RunState], longest: int) -> list[Any]:

@@ -13,8 +13,7 @@ from flax.core import FrozenDict
 from flax.training.train_state import TrainState
 
 from parallax.adapters.jax_common.eager_execution import get_newest_state
-from parallax.harness.contract.adapter import CPU, Weights
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.adapter import CPU, Weights, check_weights_fit
 from parallax.harness.contract.interpreter import make_private_cache_folder
 from parallax.harness.contract.state_codec import ObjectCodec, make_stateless_codec
 
@@ -37,21 +36,7 @@ def replace_weights(states: TrainStates, weights: Weights) -> dict[str, TrainSta
     Raises:
         SpecError: Names or shapes differ.
     """
-    known = get_parameter_arrays(states)
-    lacking = sorted(known.keys() - weights.keys())
-    surplus = sorted(weights.keys() - known.keys())
-    if lacking or surplus:
-        problems = (("there are none for", lacking), ("there is no", surplus))
-        raise SpecError(
-            "the weights are of another network: "
-            + "; ".join(f"{words} {', '.join(names[:5])}" for words, names in problems if names)
-        )
-    for name, leaf in known.items():
-        if tuple(leaf.shape) != weights[name].shape:
-            raise SpecError(
-                f"the weights are of another network: {name} has shape {weights[name].shape} "
-                f"where {tuple(leaf.shape)} is needed"
-            )
+    check_weights_fit(weights, get_parameter_arrays(states))
     return {label: _replace_state_weights(label, state, weights) for label, state in states.items()}
 
 

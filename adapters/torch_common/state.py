@@ -9,8 +9,7 @@ import torch
 from torch.distributions import Categorical, Normal
 
 from parallax.adapters.torch_common.acceleration import AcceleratedForward
-from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights
-from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights, check_weights_fit
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
     State,
@@ -213,23 +212,7 @@ def load_weights(parameters: NamedTensors, weights: Weights) -> None:
     Raises:
         SpecError: Names or shapes differ; nothing is changed then.
     """
-    lacking = sorted(parameters.keys() - weights.keys())
-    surplus = sorted(weights.keys() - parameters.keys())
-    if lacking or surplus:
-        raise SpecError(
-            "the weights are of another network: "
-            + "; ".join(
-                f"{words} {', '.join(names[:5])}"
-                for words, names in (("there are none for", lacking), ("there is no", surplus))
-                if names
-            )
-        )
-    for name, tensor in parameters.items():
-        if tuple(tensor.shape) != weights[name].shape:
-            raise SpecError(
-                f"the weights are of another network: {name} has shape {weights[name].shape} "
-                f"where {tuple(tensor.shape)} is needed"
-            )
+    check_weights_fit(weights, parameters)
     with torch.no_grad():
         for name, tensor in parameters.items():
             tensor.copy_(torch.tensor(weights[name]))

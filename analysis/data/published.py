@@ -9,9 +9,11 @@ import dataclasses
 import functools
 import hashlib
 import io
+import itertools
 import math
 import re
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from parallax.harness.record.files import UnusableError, read_bounded
@@ -136,12 +138,16 @@ def get_reference_score(algorithm: str, env: str) -> tuple[float, str] | None:
     The original paper's score of the algorithm where there is one, otherwise the score in a
     later paper or benchmark.
     """
+    rows = _iterate_rows(_REFERENCE_TABLES, algorithm, env)
+    return next(((row.mean, row.source) for row in rows), None)
+
+
+def _iterate_rows(tables: Iterable[str], algorithm: str, env: str) -> Iterator[PublishedScore]:
+    """Yield the scores of an algorithm on any version of a task."""
     task, _ = split_version(env)
-    for name in _REFERENCE_TABLES:
-        for row in read_table(name):
-            if (row.algorithm, row.env) == (algorithm, task):
-                return row.mean, row.source
-    return None
+    for row in itertools.chain.from_iterable(map(read_table, tables)):
+        if (row.algorithm, row.env) == (algorithm, task):
+            yield row
 
 
 @functools.cache
@@ -177,16 +183,8 @@ def _get_policy_score(table: str, env: str) -> tuple[float, str] | None:
 @functools.cache
 def get_best_published_score(algorithm: str, env: str) -> float | None:
     """Return the best score of an algorithm on a task in any table; None if there is none."""
-    task, _ = split_version(env)
-    return max(
-        (
-            row.mean
-            for name in list_tables()
-            for row in read_table(name)
-            if (row.algorithm, row.env) == (algorithm, task)
-        ),
-        default=None,
-    )
+    rows = _iterate_rows(list_tables(), algorithm, env)
+    return max((row.mean for row in rows), default=None)
 
 
 def find_reproduction_targets(
@@ -197,14 +195,11 @@ def find_reproduction_targets(
     The thesis' read-offs of the original curves come first and its tables last. Its tables apply
     to one framework each, the other numbers to all.
     """
-    task, _ = split_version(env)
     middle = [name for name in list_tables() if name not in (_TARGETS_TABLE, _THESIS_TABLE)]
     return tuple(
         row
-        for name in (_TARGETS_TABLE, *middle, _THESIS_TABLE)
-        for row in read_table(name)
-        if (row.algorithm, row.env, row.hps) == (algorithm, task, hps)
-        and (name != _THESIS_TABLE or row.framework == framework)
+        for row in _iterate_rows((_TARGETS_TABLE, *middle, _THESIS_TABLE), algorithm, env)
+        if row.hps == hps and (row.table != _THESIS_TABLE or row.framework == framework)
     )
 
 

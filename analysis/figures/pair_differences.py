@@ -22,6 +22,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.panels import PanelMargins, make_panel_grid, place_legend
 from parallax.analysis.figures.style import PAGE_WIDTH, SMALL_FONT, VERDICT_LINE_COLORS
+from parallax.analysis.labels import group_items
 from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
@@ -91,13 +92,11 @@ class DifferenceGrid:
 
 def make_pair_difference_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One forest plot per algorithm and variant."""
-    defaults = collections.defaultdict(list)
-    for item in material.verdicts.defaults:
-        defaults[item.cell.variant_key].append(item)
+    defaults = group_items(material.verdicts.defaults, lambda item: item.cell.variant_key)
     pages: list[FigureSpec | MissingFigure] = []
     for part in material.parts:
         key = part.study, part.algorithm, part.variant
-        items = [item for item in (*part.pairs, *defaults[key]) if item.margin.size > 0]
+        items = [item for item in (*part.pairs, *defaults.get(key, ())) if item.margin.size > 0]
         treated = [
             item
             for item in material.verdicts.intention_to_treat

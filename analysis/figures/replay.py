@@ -13,7 +13,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.figures.panels import MIN_SEEDS_OF_BAND, PanelMargins, make_panel_grid
 from parallax.analysis.figures.style import PAGE_WIDTH, PALETTE, SMALL_FONT
-from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.labels import get_label, group_items, make_file_name
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval_bounds
 from parallax.analysis.verdicts import replay
 
@@ -24,9 +24,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 def make_replay_figure_specs(study: replay.ReplayVerdicts) -> tuple[FigureSpec, ...]:
     """Return a figure for each setting of a framework: curves, errors, costs."""
-    places: dict[tuple[StudyCell, str], list[replay.ReplayStrategyResult]] = {}
-    for way in study.strategy_results:
-        places.setdefault((way.cell, way.framework), []).append(way)
+    places = group_items(study.strategy_results, lambda way: (way.cell, way.framework))
     shown = {place: ways for place, ways in places.items() if any(way.group.n for way in ways)}
     return tuple(_make_replay_figure_spec(*place, tuple(ways)) for place, ways in shown.items())
 

@@ -21,6 +21,7 @@ from parallax.analysis.labels import (
     format_range,
     get_label,
     get_recipe_label,
+    group_items,
     make_file_name,
     sort_recipes,
     wrap_task_name,
@@ -171,9 +172,7 @@ class RankPanel:
 
 def make_rank_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One page per study and variant."""
-    found: dict[tuple[str, str], list[RankingVerdict]] = {}
-    for item in material.verdicts.rankings:
-        found.setdefault((item.study, item.variant), []).append(item)
+    found = group_items(material.verdicts.rankings, lambda item: (item.study, item.variant))
     reason = "no two frameworks ran the same two algorithms in the same setting"
     return [_make_rank_figure_spec(material, key, found[key]) for key in sorted(found)] or [
         MissingFigure("ranks", reason)

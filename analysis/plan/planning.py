@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, RunId, StudyCell
-from parallax.analysis.labels import format_number, format_seeds_needed
+from parallax.analysis.labels import format_number, format_ranges, format_seeds_needed
 from parallax.analysis.plan.suite_needs import SuiteNeed, find_suite_goals
 from parallax.analysis.verdicts.consistency import (
     INCONCLUSIVE,
@@ -369,7 +369,7 @@ def _format_need(need: SeedNeed) -> str:
     setting = (cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
     return (
         f"  {', '.join(part for part in setting if part)}: "
-        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {_format_seed_ranges(need.seeds)}"
+        f"{'seeds' if len(need.seeds) > 1 else 'seed'} {format_ranges(need.seeds, 3)}"
         f"{cost}{_format_estimate_range(need)}"
     )
 
@@ -380,19 +380,6 @@ def _format_estimate_range(need: SeedNeed) -> str:
         return ""
     ends = f"{format_seeds_needed(need.low)} to {format_seeds_needed(need.high)}"
     return f"; in total {ends} (80% range; {need.size} by the measured values)"
-
-
-def _format_seed_ranges(seeds: Sequence[int]) -> str:
-    """Return the seeds in few words: 5 to 9, 12."""
-    parts: list[list[int]] = []
-    for seed in seeds:
-        if parts and parts[-1][-1] == seed - 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(
-        f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
-    )
 
 
 def _format_core_hours(value: float) -> str:

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.labels import format_range, format_seeds_needed, get_label, get_recipe_label
+from parallax.analysis.labels import (
+    format_range,
+    format_seeds_needed,
+    get_label,
+    get_recipe_label,
+    group_items,
+)
 from parallax.analysis.stats.effect_size_and_power import (
     compute_difference_power,
     compute_equivalence_power,
@@ -146,9 +152,7 @@ def _compute_power(
 
 def format_suite_needs(needs: Sequence[SuiteNeed], options: VerdictOptions) -> list[str]:
     """Return a line for each suite: present power, and seeds per task that would decide."""
-    found: dict[tuple[str, ...], list[SuiteNeed]] = {}
-    for need in needs:
-        found.setdefault(need.verdict.key, []).append(need)
+    found = group_items(needs, lambda need: need.verdict.key)
     lines = [_format_suite(key, own, options) for key, own in found.items()]
     head = "All tasks of an algorithm together (normalized scores, see study verdicts, suite.csv):"
     return [head, *lines] if lines else []

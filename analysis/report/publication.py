@@ -198,46 +198,36 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
 
     `up` is the folder as seen from the README.
     """
-    if study.material.levels:
-        return _make_level_readme_section(study, up)
-    findings = headline.select_headline_findings(study.material.verdicts)
     page = f"{up}/{PUBLICATION_PAGE_NAME}"
-    blocks = (
-        runs.describe_counts(study.material.loaded, study.grid),
-        hyperparameters.describe_unequal_recipes(study.material.loaded.runs),
-        *study.find_figure_specs(OVERVIEW_NAME),
-        *_list_findings(findings),
-        ablation.list_explanations(study.causes, page) or "",
-        (
-            Link("The page", page),
-            " has all pairs, tables and figures, and the commands that make runs and page again; ",
-            Link(study.file, f"{up}/{study.file}"),
-            " has the runs.",
-        ),
-    )
-    section = ReportSection(study.title, blocks)
-    return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
-
-
-def _make_level_readme_section(study: StudyPublication, up: str) -> str:
+    has_levels = bool(study.material.levels)
+    contents = "has all pairs, tables and figures, and the commands that make"
     blocks: list[Block] = []
     for one in study.material.levels:
         blocks += [
             (Strong(alignment_levels.describe_shares(one)),),
-            *_find_level_figures(study),
+            *_find_figures(study, LEVELS_NAME),
             Listing(alignment_levels.list_level_findings(one)),
         ]
-    page = f"{up}/{PUBLICATION_PAGE_NAME}"
-    blocks.append(ablation.list_explanations(study.causes, page, is_short=True) or "")
-    blocks.append(
+    if has_levels:
+        contents = (
+            "says how sure this is, helps to choose a framework, and has the commands that make"
+        )
+    else:
+        blocks = [
+            runs.describe_counts(study.material.loaded, study.grid),
+            hyperparameters.describe_unequal_recipes(study.material.loaded.runs),
+            *study.find_figure_specs(OVERVIEW_NAME),
+            *_list_findings(headline.select_headline_findings(study.material.verdicts)),
+        ]
+    blocks += [
+        ablation.list_explanations(study.causes, page, is_short=has_levels) or "",
         (
             Link("The page", page),
-            " says how sure this is, helps to choose a framework, and has the commands that make "
-            "runs and page again; ",
+            f" {contents} runs and page again; ",
             Link(study.file, f"{up}/{study.file}"),
             " has the runs.",
-        )
-    )
+        ),
+    ]
     section = ReportSection(study.title, tuple(blocks))
     return render_markdown(Document("", (section,)), folder=f"{up}/{FIGURES}").strip("\n")
 
@@ -248,9 +238,9 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
     for number, one in enumerate(study.material.levels):
         figures, causes, reached = (
             (
-                _find_level_figures(study),
+                _find_figures(study, LEVELS_NAME),
                 [explanations] if explanations else [],
-                _find_reached(study),
+                _find_figures(study, REACHED_NAME),
             )
             if number == 0
             else ([], [], [])
@@ -259,16 +249,12 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
     return [*found, *map(alignment_levels.make_crossed_section, study.material.crossed)]
 
 
-def _find_level_figures(study: StudyPublication) -> list[FigureSpec]:
-    return [one for one in study.sheets if one.name.startswith(LEVELS_NAME)]
-
-
-def _find_reached(study: StudyPublication) -> list[FigureSpec]:
-    return [one for one in study.sheets if one.name.startswith(REACHED_NAME)]
+def _find_figures(study: StudyPublication, *starts: str) -> list[FigureSpec]:
+    return [one for one in study.sheets if one.name.startswith(starts)]
 
 
 def _find_shown_figures(study: StudyPublication) -> set[str]:
-    levels = {one.name for one in [*_find_level_figures(study), *_find_reached(study)]}
+    levels = {one.name for one in _find_figures(study, LEVELS_NAME, REACHED_NAME)}
     return levels or {OVERVIEW_NAME, DEFAULTS_NAME}
 
 

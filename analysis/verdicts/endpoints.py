@@ -19,7 +19,7 @@ from parallax.analysis.data.published import (
     is_version_published,
 )
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
-from parallax.analysis.labels import format_count
+from parallax.analysis.labels import format_count, group_items
 from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import SampleMoments, compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
@@ -76,9 +76,7 @@ def measure_untrained(runs: Iterable[CompletedRun]) -> ReferenceScore | None:
 
 def _collect_measured(loaded: LoadedRuns) -> Iterator[tuple[str, str, float, str]]:
     """Yield task, policy, mean and source of what runs measured and nobody published."""
-    by_env: dict[str, list[CompletedRun]] = collections.defaultdict(list)
-    for run in loaded.runs:
-        by_env[run.id.cell.env].append(run)
+    by_env = group_items(loaded.runs, lambda run: run.id.cell.env)
     for env, runs in sorted(by_env.items()):
         lacking = {
             x for x, table in REFERENCE_TABLES.items() if not is_version_published(table, env)

@@ -1,6 +1,5 @@
 """Failed runs: a separate endpoint, and scored at the bottom of the range of returns."""
 
-import collections
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.stats.moments import compute_moments
@@ -113,9 +113,7 @@ def count_failed_as_bottom(
     It is the same for all recipes of an algorithm, so that library defaults can be compared. Groups
     without a failed run stay as they are, so that a setting without any has the same verdicts.
     """
-    places: dict[tuple[str, ...], list[ScoreGroup]] = collections.defaultdict(list)
-    for group in groups:
-        places[_get_place(group)].append(group)
+    places = group_items(groups, _get_place)
     return tuple(
         _impute_failed_runs(group, places[_get_place(group)], options) if group.failed else group
         for group in groups

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
-from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.analysis.labels import LIBRARY_DEFAULTS, group_items
 from parallax.analysis.stats.learning_curves import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.survival import CensoredTimes
@@ -125,19 +125,13 @@ def group_runs(
     Raises:
         UnknownScaleError: The endpoint needs a solved score that is not known for a task.
     """
-    found: dict[tuple[StudyCell, str], list[CompletedRun | ExcludedRun]] = collections.defaultdict(
-        list
-    )
-    for item in loaded.folders:
-        found[item.id.cell, item.id.framework].append(item)
+    found = group_items(loaded.folders, lambda item: (item.id.cell, item.id.framework))
     return tuple(make_group(*key, found[key], options) for key in sorted(found))
 
 
 def group_by_cell(groups: Iterable[ScoreGroup]) -> dict[StudyCell, tuple[ScoreGroup, ...]]:
     """Return the groups of each setting, sorted by framework."""
-    found: dict[StudyCell, list[ScoreGroup]] = collections.defaultdict(list)
-    for group in groups:
-        found[group.cell].append(group)
+    found = group_items(groups, lambda group: group.cell)
     return {
         cell: tuple(sorted(found[cell], key=lambda group: group.framework))
         for cell in sorted(found)

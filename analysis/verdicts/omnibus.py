@@ -4,13 +4,13 @@ The test statistic is the number of pairs that are significant without correctio
 distribution is simulated (`stats/multiple_testing.py`).
 """
 
-import collections
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from parallax.analysis.data.runs import VariantKey
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats import multiple_testing
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
@@ -48,9 +48,7 @@ def judge_omnibus(
     items: Sequence[PairVerdict], options: VerdictOptions
 ) -> tuple[OmnibusVerdict, ...]:
     """Judge every study, algorithm and variant."""
-    found: dict[VariantKey, list[PairVerdict]] = collections.defaultdict(list)
-    for item in items:
-        found[item.cell.variant_key].append(item)
+    found = group_items(items, lambda item: item.cell.variant_key)
     return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import StudyCell, SuiteKey
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats import aggregates as efficiency
 from parallax.analysis.stats.aggregates import (
     AggregateScores,
@@ -72,9 +73,7 @@ def compute_overall_scores(
     Published numbers without single seeds are ignored.
     """
     usable = [group for group in groups if group.scores is not None and group.n]
-    found: dict[SuiteKey, list[ScoreGroup]] = collections.defaultdict(list)
-    for group in usable:
-        found[group.cell.suite_key].append(group)
+    found = group_items(usable, lambda group: group.cell.suite_key)
     results = (_compute_group_overall(key, found[key], options) for key in sorted(found))
     return tuple(result for result in results if result is not None)
 

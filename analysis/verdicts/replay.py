@@ -24,6 +24,7 @@ from parallax.analysis.data.replay_metrics import (
     RunStaleness,
 )
 from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.learning_curves import (
     StepsToThreshold,
@@ -140,9 +141,7 @@ class ReplayVerdicts:
 
 def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
     """Judge the replay strategies of all runs."""
-    found: dict[tuple[StudyCell, str, str], list[ReplayMetrics]] = collections.defaultdict(list)
-    for item in items:
-        found[item.cell, item.item.id.framework, item.name].append(item)
+    found = group_items(items, lambda item: (item.cell, item.item.id.framework, item.name))
     keys = sorted(found, key=lambda key: (key[0], key[1], get_strategy_order(key[2])))
     groups = {
         key: make_group(key[0], f"{key[1]} {key[2]}", [one.item for one in found[key]])

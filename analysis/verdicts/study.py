@@ -20,14 +20,12 @@ from parallax.analysis.verdicts.consistency import (
     judge_consistency,
     judge_library_defaults,
 )
-from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_crossed_designs
 from parallax.analysis.verdicts.curves import (
     LearningCurve,
     make_curves_with_failed_runs,
     make_panels,
 )
 from parallax.analysis.verdicts.endpoints import settle_options
-from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
     ScoreGroup,
@@ -65,6 +63,12 @@ from parallax.analysis.verdicts.suite import (
     judge_all_alike,
     judge_suites,
     select_suites_with_failed_runs,
+)
+from parallax.analysis.verdicts.variance_components import (
+    CrossedDesign,
+    EvaluationNoise,
+    judge_crossed_designs,
+    measure_evaluation_noise,
 )
 
 GroupKey = tuple[StudyCell, str]  # setting and framework

@@ -118,9 +118,9 @@ def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_script_argument(parser: argparse.ArgumentParser, text: str) -> None:
-    """Declare `--script FILE`."""
-    parser.add_argument("--script", type=Path, metavar="FILE", help=text)
+def add_file_argument(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+    """Declare an option that names a file, such as `--json FILE`."""
+    parser.add_argument(option, type=Path, metavar="FILE", help=text)
 
 
 def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:

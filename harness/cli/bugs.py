@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.cli.arguments import (
+    add_file_argument,
     add_frameworks_argument,
     check_output_folders,
     print_lines,
@@ -246,20 +247,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure only the probes that should see a bug: faster, and it says only whether a "
         "bug is named",
     )
-    add(
+    add_file_argument(
+        parser,
         "--json",
-        type=Path,
-        metavar="FILE",
-        help="write the outcomes to this JSON file, after each algorithm; outcomes of other bugs "
+        "write the outcomes to this JSON file, after each algorithm; outcomes of other bugs "
         "that it holds stay",
     )
-    add("--markdown", type=Path, metavar="FILE", help="write the outcomes to this Markdown page")
-    add(
-        "--answers",
-        type=Path,
-        metavar="FILE",
-        help="read outcomes from a file of --json; run nothing",
-    )
+    add_file_argument(parser, "--markdown", "write the outcomes to this Markdown page")
+    add_file_argument(parser, "--answers", "read outcomes from a file of --json; run nothing")
 
 
 def run(options: argparse.Namespace) -> int:

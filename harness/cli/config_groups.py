@@ -5,8 +5,11 @@ Help lists them without importing Hydra, which takes half a second.
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
+
+import yaml
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
@@ -94,59 +97,6 @@ TOP_KEYS = frozenset(
     {field.name for field in dataclasses.fields(RunSpec)} - _SET_ELSEWHERE
     | {"recipe", "results_dir", "hydra"}
 )
-_RUN_SYNONYMS = {
-    **dict.fromkeys(
-        (
-            *("total_timesteps", "total_frames", "n_timesteps", "num_timesteps", "timesteps"),
-            *("total_steps", "max_steps", "max_timesteps"),
-        ),
-        "steps",
-    ),
-    **dict.fromkeys(
-        ("num_envs", "num_env", "n_env", "parallel_envs", "env_per_collector"), "n_envs"
-    ),
-    **dict.fromkeys(("env_id", "gym_id", "env_name", "task", "task_name", "environment"), "env"),
-    **dict.fromkeys(("eval_freq", "eval_interval", "eval_iter", "eval_frequency"), "eval_every"),
-    **dict.fromkeys(("n_eval_episodes", "num_eval_episodes", "eval_n_episodes"), "eval_episodes"),
-    **dict.fromkeys(("env_kwargs", "env_args", "gym_kwargs"), "env.kwargs.NAME"),
-    **dict.fromkeys(("env_wrapper", "env_wrappers", "wrapper"), "env.wrappers"),
-    **dict.fromkeys(("algo", "agent"), "algorithm"),
-    **dict.fromkeys(("lib", "library", "backend", "implementation"), "framework"),
-    **dict.fromkeys(("recipe", "hyperparams", "hyperparameter_set"), "hps"),
-    **dict.fromkeys(("log_dir", "logdir", "log_folder", "save_dir", "output_dir"), "results_dir"),
-    **dict.fromkeys(("seeds", "random_seed"), "seed"),
-    **dict.fromkeys(("torch_threads", "num_threads", "n_threads"), "threads"),
-    **dict.fromkeys(("cuda", "gpu", "use_cuda"), "device"),
-    **dict.fromkeys(("track", "tensorboard_log", "use_wandb", "wandb"), "logger"),
-    **dict.fromkeys(("replay_buffer", "buffer"), "replay"),
-}
-"""Other tools' names of options of a run that are no hyperparameters."""
-
-_HYPERPARAMETER_SYNONYMS = {
-    **dict.fromkeys(("lr", "step_size", "actor_lr"), ("learning_rate", "policy_learning_rate")),
-    "alpha": ("initial_temperature", "learning_rate", "policy_learning_rate"),
-    **dict.fromkeys(("alpha_lr", "autotune"), ("temperature_learning_rate",)),
-    **dict.fromkeys(("critic_coef", "value_coef"), ("vf_coef",)),
-    **dict.fromkeys(("annealing_frames", "eps_decay"), ("exploration_steps",)),
-    **dict.fromkeys(("eps_start", "epsilon"), ("exploration_initial",)),
-    "hard_update_freq": ("target_update_interval",),
-    **dict.fromkeys(("exploration_sigma", "noise_std"), ("exploration_noise",)),
-    **dict.fromkeys(("critic_lr", "qf_lr", "q_lr"), ("critic_learning_rate",)),
-    **dict.fromkeys(("discount", "discount_factor"), ("gamma",)),
-    **dict.fromkeys(("lambda", "lmbda", "lam"), ("gae_lambda",)),
-    **dict.fromkeys(
-        ("mini_batch_size", "batch_size", "minibatch"), ("minibatch_size", "batch_size")
-    ),
-    **dict.fromkeys(("n_steps", "num_steps", "horizon", "rollout_length"), ("rollout_steps",)),
-    **dict.fromkeys(("polyak", "target_update_polyak", "soft_update_tau"), ("tau",)),
-    **dict.fromkeys(("memory_size", "replay_size", "buffer_capacity"), ("buffer_size",)),
-    **dict.fromkeys(("warmup_steps", "start_steps", "init_random_frames"), ("learning_starts",)),
-    **dict.fromkeys(
-        ("utd_ratio", "num_updates", "optim_steps", "optim_steps_per_batch"), ("gradient_steps",)
-    ),
-    **dict.fromkeys(("net_arch", "num_cells", "layers", "hidden_dim"), ("hidden_sizes",)),
-}
-"""Names that no adapter sets, since they belong to the framework's loop or examples."""
 
 
 def explain_unknown_option(name: str, algorithm: str) -> str:
@@ -179,15 +129,18 @@ def explain_unknown_option(name: str, algorithm: str) -> str:
 
 def find_synonym(name: str, algorithm: str) -> str:
     """Return the option that another tool, or its adapter here, calls `name`; empty if none."""
-    given = _normalize_name(name.removeprefix("hyperparameters."))
-    if given in _RUN_SYNONYMS and not name.startswith("hyperparameters."):
-        return _RUN_SYNONYMS[given]
+    given, known_names = _normalize_name(name.removeprefix("hyperparameters.")), _load_synonyms()
+    if not name.startswith("hyperparameters."):
+        for option, names in known_names["run"].items():
+            if given in names:
+                return option
     order = [algorithm, *(other for other in ALGORITHMS if other != algorithm)]
     for known in (one for one in order if one in ALGORITHMS):
         own = field_names(ALGORITHMS[known])
         synonyms = {_normalize_name(field): field for field in own}
-        for field in (f for f in _HYPERPARAMETER_SYNONYMS.get(given, ()) if f in own):
-            synonyms.setdefault(given, field)
+        for field, names in known_names["hyperparameters"].items():
+            if given in names and field in own:
+                synonyms.setdefault(given, field)
         for native, field in _list_native_names(known):
             synonyms.setdefault(_normalize_name(native), field)
             synonyms.setdefault(_normalize_name(native.rpartition(".")[2]), field)
@@ -195,6 +148,13 @@ def find_synonym(name: str, algorithm: str) -> str:
             note = "" if known == algorithm else f" (of algorithm={known})"
             return f"hyperparameters.{synonyms[given]}{note}"
     return ""
+
+
+def _load_synonyms() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return other tools' names by option: those of runs, and those of hyperparameters."""
+    source = files("parallax.harness.cli") / "option_synonyms.yaml"
+    loaded: Mapping[str, Mapping[str, Sequence[str]]] = yaml.safe_load(source.read_text("utf-8"))
+    return loaded
 
 
 def _normalize_name(name: str) -> str:

@@ -91,15 +91,20 @@ def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) 
 
 def find_references(raw: Any) -> Iterator[str]:
     """Yield the dotted names that unresolved values refer to."""
+    for text in iterate_references(raw):
+        yield from (name.rstrip(".") for name in _REFERENCE_PATTERN.findall(text))
+
+
+def iterate_references(raw: Any) -> Iterator[str]:
+    """Yield every text in unresolved values that refers to other values."""
     if isinstance(raw, Mapping):
-        for key, value in raw.items():
-            yield from find_references(key)
-            yield from find_references(value)
+        for pair in raw.items():
+            yield from iterate_references(list(pair))
     elif isinstance(raw, list):
         for item in raw:
-            yield from find_references(item)
+            yield from iterate_references(item)
     elif isinstance(raw, str) and "${" in raw:
-        yield from (name.rstrip(".") for name in _REFERENCE_PATTERN.findall(raw))
+        yield raw
 
 
 def _is_used(path: str, references: set[str]) -> bool:

@@ -3,14 +3,15 @@
 import argparse
 import dataclasses
 import json
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 from parallax.harness.cli.arguments import (
     add_acceleration_argument,
     add_algorithms_argument,
+    add_file_argument,
     add_frameworks_argument,
     add_level_arguments,
-    add_script_argument,
     choose_alignment,
     find_script_side,
     get_single_name,
@@ -36,6 +37,9 @@ from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDAT
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.record.files import write_text
 
+MIN_PLOTTED_DISTANCE = 1e-17
+"""Plotted instead of a difference of 0, which a logarithmic axis cannot show."""
+DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest weight"
 _EPILOG = """\
 exit codes:
   0  equal to rounding after every update, and the same actions before learning
@@ -74,15 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw a new minibatch for each update from one stream of transitions that both get; "
         "without it both train on the same minibatch again and again",
     )
-    add_script_argument(
+    add_file_argument(
         parser,
+        "--script",
         "run your own copy of a CleanRL script in place of the wheel's, in the last framework that "
         "is cleanrl; --frameworks cleanrl compares it with the wheel's",
     )
     add_acceleration_argument(parser)
     add_level_arguments(parser)
-    add("--json", type=Path, metavar="FILE", help="write the distances to this JSON file")
-    add("--figure", type=Path, metavar="FILE", help="draw the distances to this SVG file")
+    add_file_argument(parser, "--json", "write the distances to this JSON file")
+    add_file_argument(parser, "--figure", "draw the distances to this SVG file")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,10 +119,6 @@ def run(options: argparse.Namespace) -> int:
         )
     print(format_lockstep_verdict(result))
     if options.figure:
-        from parallax.harness.lockstep.figure import (
-            render_distance_figure,  # a plotting library takes a second to import
-        )
-
         write_text(options.figure, render_distance_figure(result))
     if options.json:
         write_text(options.json, json.dumps(_result_to_dict(result), indent=1) + "\n")
@@ -253,3 +254,45 @@ def _result_to_dict(result: LockstepResult) -> dict[str, object]:
         "probes": list(result.probes),
         "distances": [item.to_dict() for item in result.distances],
     }
+
+
+def render_distance_figure(result: LockstepResult) -> str:
+    """Return the figure of one comparison as SVG, with logarithmic axes."""
+    import matplotlib as mpl  # takes a second
+    from matplotlib.figure import Figure
+
+    from parallax.harness.probes.figures import COLORS, SIZE, STYLE, figure_to_svg
+
+    with mpl.rc_context(STYLE):
+        drawn = Figure(figsize=SIZE, layout="constrained")
+        ax = drawn.subplots()
+        first = result.first.label
+        plot_rounding(ax, result.distances, f"{first}, last bit changed")
+        plot_distance(ax, result.distances, f"{first} and {result.second.label}", COLORS[0])
+        ax.set_xlabel(f"updates of {result.algorithm}")
+        ax.set_ylabel(DISTANCE_LABEL)
+        ax.legend(fontsize=6, loc="best")
+        return figure_to_svg(drawn)
+
+
+def plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> None:
+    """Plot what counts as rounding, and the distance of copies that differ in one bit."""
+    from parallax.harness.probes.figures import PAPER_COLOR
+
+    updates = [item.updates for item in distances]
+    ax.loglog(
+        updates,
+        [item.allowed_difference for item in distances],
+        ":",
+        color=PAPER_COLOR,
+        label="counts as rounding",
+    )
+    copies = [max(item.rounding, MIN_PLOTTED_DISTANCE) for item in distances]
+    ax.loglog(updates, copies, "--", color="black", label=label)
+
+
+def plot_distance(ax: Any, distances: Sequence[WeightDistance], label: str, color: str) -> None:
+    """Plot the distance of two implementations over their updates."""
+    differences = [max(item.difference, MIN_PLOTTED_DISTANCE) for item in distances]
+    updates = [item.updates for item in distances]
+    ax.loglog(updates, differences, "o-", color=color, markersize=3, label=label)

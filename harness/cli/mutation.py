@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.cli.arguments import add_file_argument, add_trust_argument
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
@@ -41,7 +41,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _TEST_EPILOG
     add = parser.add_argument
     add("results", type=Path, help="folder of a study with user faults")
-    add("--output", type=Path, metavar="FILE", help="default: mutation.json in the study's folder")
+    add_file_argument(parser, "--output", "default: mutation.json in the study's folder")
     add(
         "--replay-configurations",
         type=int,
@@ -119,11 +119,10 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="verdicts of the probes, as benchmarks/mutants.py writes them",
     )
-    add(
+    add_file_argument(
+        parser,
         "--conformance",
-        type=Path,
-        metavar="FILE",
-        help="also run the conformance suite on the mutants of the study; verdicts are appended to "
+        "also run the conformance suite on the mutants of the study; verdicts are appended to "
         "this file, and mutants that are in it are not run again",
     )
     add(
@@ -140,13 +139,8 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="measured CPU seconds of one training of the study, for the table of costs",
     )
-    add("--output", type=Path, metavar="FILE", help="write the tables to this Markdown file")
-    add(
-        "--figure",
-        type=Path,
-        metavar="FILE",
-        help="draw detection rates and costs to this SVG file",
-    )
+    add_file_argument(parser, "--output", "write the tables to this Markdown file")
+    add_file_argument(parser, "--figure", "draw detection rates and costs to this SVG file")
 
 
 def run_detectors(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.cli.arguments import add_file_argument, add_trust_argument
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.policies.loading import why_no_policy
@@ -39,7 +39,7 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         "initial states, and keyword arguments of the task. Without these the last evaluation of "
         "each run is repeated and compared",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write all returns as CSV")
+    add_file_argument(parser, "--output", "write all returns as CSV")
     add_trust_argument(parser)
 
 

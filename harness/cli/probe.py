@@ -8,10 +8,10 @@ from pathlib import Path
 from parallax.harness.cli.arguments import (
     add_acceleration_argument,
     add_algorithms_argument,
+    add_file_argument,
     add_frameworks_argument,
     add_level_arguments,
     add_probe_argument,
-    add_script_argument,
     check_output_folders,
     choose_alignment,
     print_lines,
@@ -61,34 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_probe_argument(parser)
     add("--list", action="store_true", help="list the probes, do not run them")
     add("--all", action="store_true", help="also print the probes that find no difference")
-    add("--json", type=Path, metavar="FILE", help="write the answers to this JSON file")
-    add("--markdown", type=Path, metavar="FILE", help="write the answers to this Markdown page")
-    add(
-        "--html", type=Path, metavar="FILE", help="write the answers with figures to this HTML page"
-    )
-    add(
+    add_file_argument(parser, "--json", "write the answers to this JSON file")
+    add_file_argument(parser, "--markdown", "write the answers to this Markdown page")
+    add_file_argument(parser, "--html", "write the answers with figures to this HTML page")
+    add_file_argument(
+        parser,
         "--claims",
-        type=Path,
-        metavar="FILE",
-        help="write a Markdown page of published claims about implementations, and whether the "
+        "write a Markdown page of published claims about implementations, and whether the "
         "answers confirm them",
     )
-    add(
+    add_file_argument(
+        parser,
         "--details",
-        type=Path,
-        metavar="FILE",
-        help="write the implementation details of the first algorithm, answered for each "
+        "write the implementation details of the first algorithm, answered for each "
         "framework, to this Markdown page, or as data to FILE.json",
     )
-    add(
-        "--answers",
-        type=Path,
-        metavar="FILE",
-        help="read answers from a file of --json; run nothing",
-    )
-    add(
-        "--baseline", type=Path, metavar="FILE", help="compare with the answers in a file of --json"
-    )
+    add_file_argument(parser, "--answers", "read answers from a file of --json; run nothing")
+    add_file_argument(parser, "--baseline", "compare with the answers in a file of --json")
     add("--update-baseline", action="store_true", help="store the answers in the --baseline file")
     add(
         "--drift",
@@ -126,7 +115,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A..B",
         help="with --path: compare commits of the checkout, in place of its files as they are",
     )
-    add_script_argument(parser, "compare your own copy of a CleanRL script with the wheel's")
+    add_file_argument(
+        parser, "--script", "compare your own copy of a CleanRL script with the wheel's"
+    )
     add(
         "--environments",
         nargs="?",

@@ -8,7 +8,7 @@ doubt Hydra composes the run. `SharedComposition` lists the conditions.
 import functools
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 
 from parallax.harness.cli.config_groups import list_group_options, read_group_option
-from parallax.harness.cli.hydra_app import check_composed_keys, spec_from_values
+from parallax.harness.cli.hydra_app import check_composed_keys, iterate_references, spec_from_values
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
@@ -134,7 +134,7 @@ class SharedComposition:
                 hydra.check(composed, group, {choices[group] for choices in alike}, rest)
         check_composed_keys(composed)
         self._config = _remove_hydra_config(composed)
-        references = list(_iterate_references(_to_unresolved_values(self._config)))
+        references = list(iterate_references(_to_unresolved_values(self._config)))
         if not all(map(_is_plain, references)):
             raise NeedsHydraError
         self._constant = not references
@@ -265,18 +265,6 @@ def _to_unresolved_values(config: Any) -> Any:
 def _resolve_values(config: DictConfig) -> dict[str, Any]:
     values: Any = OmegaConf.to_container(config, resolve=True)
     return dict(values)
-
-
-def _iterate_references(raw: Any) -> Iterator[str]:
-    """Yield every text that refers to other values."""
-    if isinstance(raw, dict):
-        for pair in raw.items():
-            yield from _iterate_references(list(pair))
-    elif isinstance(raw, list):
-        for item in raw:
-            yield from _iterate_references(item)
-    elif isinstance(raw, str) and "${" in raw:
-        yield raw
 
 
 def _is_plain(text: str) -> bool:

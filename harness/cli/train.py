@@ -23,6 +23,7 @@ from parallax.harness.cli.config_groups import (
 )
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
 
@@ -47,9 +48,11 @@ def run(words: Sequence[str]) -> int:
     # Hydra's parser takes settings in one piece only, and not on both sides of an option.
     settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
     words = [*(word for word in words if word not in settings), *settings]
-    if unknown := get_args_parser().parse_known_args(list(words))[1]:
+    options, unknown = get_args_parser().parse_known_args(list(words))
+    if unknown:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
+    check_own_files(options.config_dir, settings)
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
@@ -61,7 +64,32 @@ def run(words: Sequence[str]) -> int:
         run_hydra_app()
     except (HydraException, OmegaConfBaseException) as error:
         raise SpecError(explain_hydra_error(error)) from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, yaml.YAMLError):
+        check_own_files(options.config_dir)  # a study of one's own may name the others
+        raise
     return 0
+
+
+def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -> None:
+    """Check that files of `--config-dir` are YAML, which Hydra reads without naming them.
+
+    Args:
+        folder: The folder; None without the option.
+        settings: Only files whose names occur in these words are checked; None checks all.
+
+    Raises:
+        SpecError: A file is damaged; names file and line.
+    """
+    named = None if settings is None else set(re.findall(r"[\w.-]+", " ".join(settings)))
+    for file in sorted(Path(folder).rglob("*.yaml")) if folder else []:
+        if named is not None and file.stem not in named:
+            continue
+        content = load_yaml(file, "file")
+        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+            raise SpecError(f"{file}:1: the file holds no values by name. Mend it.")
+        entries = content.get("defaults", [])
+        if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
+            raise SpecError(f"{file}: defaults={entries} must be a list of files. Mend it.")
 
 
 _NAME_WITHOUT_VALUES_PATTERN = re.compile(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
+    add_file_argument,
     add_probe_argument,
     check_output_folders,
     split_names,
@@ -69,11 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_algorithms_argument(parser)
     add_probe_argument(parser)
-    add(
+    add_file_argument(
+        parser,
         "--json",
-        type=Path,
-        metavar="FILE",
-        help="file of the history: answers that it holds are not measured again, new ones are "
+        "file of the history: answers that it holds are not measured again, new ones are "
         "added after each release",
     )
     add(

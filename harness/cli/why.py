@@ -18,7 +18,7 @@ from parallax.harness.cli.alignment import EXAMPLE_TASKS, translate_recipe
 from parallax.harness.cli.arguments import (
     RUNS_HELP,
     add_algorithms_argument,
-    add_script_argument,
+    add_file_argument,
     find_script_side,
     get_single_name,
 )
@@ -87,8 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how much is equal: defaults, common, exact or lockstep ({of_study} exact)",
     )
     add("--study", type=Path, metavar="FOLDER", help=f"runs of both: {RUNS_HELP}")
-    add_script_argument(
+    add_file_argument(
         parser,
+        "--script",
         "your own copy of a CleanRL script, in place of the wheel's; cleanrl cleanrl compares both",
     )
 

@@ -16,13 +16,12 @@ import dataclasses
 import pytest
 
 # pytest explains failed assertions of these modules only if they are registered before import.
-_PARTS = ("hyperparameters", "patches", "resuming", "run_folders", "semantics")
+_PARTS = ("hyperparameters", "patches", "run_folders", "semantics")
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (*_PARTS, "update_counts")))
 
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
 from parallax.harness.conformance.patches import PatchConformance  # noqa: E402
-from parallax.harness.conformance.resuming import ResumeConformance  # noqa: E402
-from parallax.harness.conformance.run_folders import RunFolderConformance  # noqa: E402
+from parallax.harness.conformance.run_folders import ResumeConformance, RunFolderConformance  # noqa: E402
 from parallax.harness.conformance.semantics import (  # noqa: E402
     DeterminismConformance,
     ExtraActionConformance,

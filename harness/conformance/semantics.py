@@ -15,8 +15,8 @@ import pytest
 
 from parallax.envs.scripted import ENV_ID, IMAGE_ENV_ID, NARROW_ENV_ID, PUSHES, SKEWED_ENV_ID
 from parallax.envs.tasks import load_task
-from parallax.harness.conformance.resuming import check_killed_run
 from parallax.harness.conformance.run_folders import (
+    check_killed_run,
     check_last_evaluation_again,
     prepare_scripted_run,
     record_run,

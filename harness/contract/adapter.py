@@ -56,6 +56,27 @@ Names of parameters of target networks contain `target`; no other names do.
 """
 
 
+def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
+    """Check that there is an array of equal shape for each of a framework's parameters.
+
+    Raises:
+        SpecError: Names or shapes differ.
+    """
+    lacking = sorted(parameters.keys() - weights.keys())
+    surplus = sorted(weights.keys() - parameters.keys())
+    problems = [
+        f"{words} {', '.join(names[:5])}"
+        for words, names in (("there are none for", lacking), ("there is no", surplus))
+        if names
+    ] or [
+        f"{name} has shape {weights[name].shape} where {tuple(parameter.shape)} is needed"
+        for name, parameter in parameters.items()
+        if tuple(parameter.shape) != weights[name].shape
+    ][:1]
+    if problems:
+        raise SpecError(f"the weights are of another network: {'; '.join(problems)}")
+
+
 @dataclasses.dataclass(frozen=True)
 class PolicyIO:
     """Functions that load a policy into the framework's objects and save it from them.

@@ -10,13 +10,26 @@ import yaml
 from parallax.harness.contract.fields import SpecError
 
 # Parsing in C takes a tenth of the time, but PyYAML may be built without it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
 _MAX_JSON_BYTES = 2**27  # the answers of all probes take 4 MB
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
 Content = TypeVar("Content")
+
+
+class _UniqueKeyLoader(_SafeLoader):  # type: ignore[misc]
+    """Refuses a name that a mapping has twice, of which PyYAML would use the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                place = key.start_mark
+                raise yaml.MarkedYAMLError(problem=f"{key.value} twice", problem_mark=place)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 def load_yaml(file: Path, what: str) -> Any:
@@ -27,7 +40,7 @@ def load_yaml(file: Path, what: str) -> Any:
     """
     try:
         raw = read_user_file(file, _MAX_BYTES)
-        content = yaml.load(raw.decode("utf-8"), Loader=_LOADER)
+        content = yaml.load(raw.decode("utf-8"), Loader=_UniqueKeyLoader)
     except OSError as error:
         raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
     except yaml.YAMLError as error:

@@ -110,11 +110,11 @@ class Intervention:
     does: str
     frameworks: tuple[str, ...]
     algorithms: tuple[str, ...]
-    set: Mapping[str, Any]
-    wrap: tuple[tuple[str, Mapping[str, Any]], ...]
-    source: tuple[SourceSegment, ...]
-    answers: Mapping[str, Any]
     file: Path
+    set: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    wrap: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    source: tuple[SourceSegment, ...] = ()
+    answers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reference_form: bool = False
     field: str = ""
     released: BugRelease | None = None
@@ -440,10 +440,7 @@ def intervention_from_mutant(item: CodeMutant) -> Intervention:
         does=item.does,
         frameworks=(item.framework,),
         algorithms=(item.algorithm,),
-        set={},
-        wrap=(),
         source=(item.piece,),
-        answers={},
         file=find_module_file(item.piece.module),
     )
 
@@ -456,8 +453,6 @@ def _intervention_from_fault(item: FaultInstance, framework: str, algorithm: str
         algorithms=(algorithm,),
         set=item.set,
         wrap=item.wrap,
-        source=(),
-        answers={},
         file=Path(user_faults.__file__),
     )
 

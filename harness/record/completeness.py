@@ -3,8 +3,8 @@
 A run is complete when all of these hold, and nothing else counts:
 
 1. `run.json` can be read and says `completed`,
-2. the last evaluation in `evaluations.npz` is at the last scheduled environment step, which is
-   less than a rollout or update cycle before the requested one,
+2. the evaluations in `evaluations.npz` are at the steps that `eval_every` means, and the last one
+   at the last scheduled step, less than a rollout or update cycle before the requested one,
 3. every return is finite,
 4. the hashes that `run.json` has of the files' content, and of its own, still match.
 
@@ -168,6 +168,7 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
             return reading()
         evaluations = source.read_evaluations()
         check_complete(evaluations, record.steps.scheduled)
+        _check_evaluation_steps(record, evaluations)
         if same is False:
             raise UnusableError(source.explain_change())
         if not has_valid_checksum(content):
@@ -188,6 +189,22 @@ def _check_schedule(record: RunRecord) -> None:
     # At least one fits, so that less than half of the steps is left out.
     if requested - scheduled >= min(cycle, max(scheduled, 1)) and record.imported is None:
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={requested:,}")
+
+
+def _check_evaluation_steps(record: RunRecord, evaluations: "RunEvaluations") -> None:
+    if record.imported is not None:  # other tools have schedules of their own
+        return
+    every, end = record.spec.eval_every, record.steps.scheduled
+    planned = range(0 if record.spec.evaluate_untrained else every, end, every)
+    found = evaluations.timesteps[:-1].tolist()  # the last one is at the end
+    if len(found) != len(planned):
+        raise UnusableError(
+            f"{len(found) + 1} evaluations, and eval_every={every:,} in {end:,} steps means "
+            f"{len(planned) + 1}"
+        )
+    for step, wanted in zip(found, planned, strict=True):
+        if step != wanted:
+            raise UnusableError(f"an evaluation is at step {step:,}, not {wanted:,}")
 
 
 def why_unfinished(status: str, failure: str | None) -> str:

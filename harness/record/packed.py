@@ -38,7 +38,7 @@ from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
 from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 from parallax.harness.record.reading import parse_record
-from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord
+from parallax.harness.record.run_json import CHECKSUM_FIELD, RecordedSpec, RunRecord
 
 _VERSION = "1"
 _METADATA_KEY = b"parallax.runs"
@@ -69,10 +69,15 @@ PackedRow = Mapping[str, Any]
 _HASH = "content_sha256"
 _HASHED = tuple(name for name in PACKED_SCHEMA.names if name != _HASH)
 _NAMES = ("study", "env", "algorithm", "hps", "framework", "variant")
+VARIANT_FIELDS = (
+    *("alignment", "wrappers", "n_envs", "eval_every", "eval_episodes", "evaluation_seed"),
+    *("threads", "device", "intervention", "save_policy", "acceleration", "actors"),
+)
+"""Settings of a run that its variant names where they are not the usual ones."""
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
 # The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
-_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 200_000, 2**23, 2**28
+_MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 100_000, 2**23, 2**28
 _MOST_JSON = 2**21  # bytes of a record
 _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 
@@ -271,17 +276,32 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
                 f"corrupted row: column {name} is {shown}, and run_json says "
                 f"{escape_unprintable(str(wanted[name]))[:80]}"
             )
-    for name, value in msgspec.to_builtins(spec).items():
+    if record.imported or not (setting := _find_other_setting(row["variant"], spec)):
+        return ""
+    return (
+        f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and run_json says "
+        f"{escape_unprintable(setting)[:80]}"
+    )
+
+
+def _find_other_setting(variant: str, spec: RecordedSpec) -> str:
+    """Return a setting that a variant lacks, or has otherwise or in addition; or nothing."""
+    values: dict[str, Any] = {"steps": spec.steps, "replay": spec.replay.get("name")}
+    usual = {field.name: field.default for field in msgspec.structs.fields(RecordedSpec)}
+    values |= {name: getattr(spec, name) for name in VARIANT_FIELDS}
+    stated = {"steps", *(name for name in VARIANT_FIELDS if values[name] != usual[name])}
+    named = set(re.findall(r"(?:^|,)([a-z]\w*)=", variant))
+    if "overrides" in named:  # a hash of more parts than fit into a name
+        stated, named = {"steps"}, named - {"overrides"}
+    else:
+        values |= spec.hyperparameters
+        stated |= set(spec.overridden)
+    for name in sorted(named | stated):
+        value = values.get(name)
         # A value may hold commas itself, so the variant is searched and not split.
-        found = re.search(f"(?:^|,){name}=", row["variant"])
-        if not found or not isinstance(value, int | str):
-            continue
-        if not f"{row['variant'][found.end() :]},".startswith(f"{value},"):
-            return (
-                f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and "
-                f"run_json says "
-                f"{name}={escape_unprintable(str(value))[:80]}"
-            )
+        texts = [f"{value},", f"{msgspec.json.encode(value).decode()},"]
+        if not any(f",{name}={text.replace(' ', '')}" in f",{variant}," for text in texts):
+            return f"{name}={value}" if name in values else f"no {name}"
     return ""
 
 

@@ -14,24 +14,6 @@ from parallax.harness.replay.prioritized import Floats
 Array = NDArray[Any]
 
 
-def rescale_values(values: Array, epsilon: float) -> Floats:
-    """Return h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
-
-    Args:
-        values: Values x in units of return.
-        epsilon: Larger than 0.
-    """
-    x = np.asarray(values, np.float64)
-    return np.asarray(np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + epsilon * x)
-
-
-def invert_rescaling(values: Array, epsilon: float) -> Floats:
-    """Invert `rescale_values`: sign(x) (((sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e))^2 - 1)."""
-    x = np.asarray(values, np.float64)
-    root = (np.sqrt(1 + 4 * epsilon * (np.abs(x) + 1 + epsilon)) - 1) / (2 * epsilon)
-    return np.asarray(np.sign(x) * (root**2 - 1))
-
-
 def compute_n_step_returns(
     rewards: Array, values: Array, lengths: Array, ended: Array, gamma: float, n: int
 ) -> Floats:

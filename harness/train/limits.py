@@ -221,6 +221,7 @@ ENV_BYTES = 2**18
 EPISODE_BYTES = 2**16
 """Memory of one environment of an evaluation, at least."""
 MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
+MOST_PASSES, MOST_LAYERS = 10**5, 1000
 THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
 """Threads that any machine may use, so that results of larger ones can be repeated."""
@@ -343,7 +344,15 @@ def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: st
                 f"{count:,} transitions of {spec.env} take {_size(count * transition)}, and {room}"
             )
             _check(f"hyperparameters.{name}", value, largest, why)
+    for name in ("epochs", "gradient_steps"):
+        passes = getattr(hyperparameters, name, 0)
+        _check(f"hyperparameters.{name}", passes, MOST_PASSES, "an update would hardly end")
     for name, value in dataclasses.asdict(hyperparameters).items():
+        if name.endswith("hidden_sizes") and value and len(value) > MOST_LAYERS:
+            raise SpecError(
+                f"hyperparameters.{name} has {len(value):,} layers, which is too many: use "
+                f"{MOST_LAYERS:,} or fewer.{_override()}"
+            )
         if name.endswith("hidden_sizes") and value:
             sizes = [task.observation_size, *value]
             weights = sum(a * b for a, b in itertools.pairwise(sizes))

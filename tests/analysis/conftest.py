@@ -33,6 +33,7 @@ SPEC = {
     "alignment": "common",
     "steps": 20_000,
     "eval_every": 2_000,
+    "evaluate_untrained": True,
     "eval_episodes": 4,
     "evaluation_seed": 0,
     "wrappers": "none",
@@ -56,6 +57,11 @@ def write_run(
 ) -> Path:
     """Writes a run folder with a rising curve that ends at `score`."""
     spec = {**SPEC, "steps": min(SPEC["steps"], scheduled), **spec}
+    if timesteps is None:
+        timesteps = np.r_[0 : scheduled : spec["eval_every"], scheduled]
+    else:
+        every = int(next(step for step in timesteps if step))
+        spec |= {"eval_every": every, "evaluate_untrained": bool(every != timesteps[0])}
     names = [spec[name] for name in ("study", "env", "algorithm", "hps", "framework")]
     folder = results.joinpath(*names, variant, f"seed={spec['seed']}")
     folder.mkdir(parents=True)
@@ -72,12 +78,11 @@ def write_run(
         "provenance": {},
     }
     (folder / "run.json").write_text(json.dumps(record))
-    write_evaluations(folder, score, scheduled, timesteps, returns)
+    write_evaluations(folder, score, scheduled, np.asarray(timesteps, np.int64), returns)
     return folder
 
 
 def write_evaluations(folder: Path, score: float, end: int, timesteps: Any, returns: Any) -> None:
-    timesteps = np.asarray(np.r_[0:end:2000, end] if timesteps is None else timesteps, np.int64)
     if returns is None:
         episodes = np.random.default_rng(0).normal(0, 1, (len(timesteps), 4))
         episodes -= episodes.mean(axis=1, keepdims=True)

@@ -92,12 +92,15 @@ FRAMEWORKS = ("sb3", "<img src=x>", "=1+1", "[x](https://else.where)")
 @pytest.mark.usefixtures("blank_figures")
 def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, results, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    odd = {"study": "<b>&study", "variant": "steps=20000,x=<i>|`<u>`", "hps": "@hps"}
+    variant = "steps=20000,eval_every=2000,eval_episodes=4,x=<i>|`<u>`"
+    odd = {"study": "<b>&study", "variant": variant, "hps": "@hps", "overridden": ["x"]}
     for framework in FRAMEWORKS:
         for env in ("<svg onload=x>", "-1+1|b"):
             for seed in range(3):
                 place = {"framework": framework.replace("/", "~"), "env": env, "seed": seed}
-                values = {"hyperparameters": {"<q>": "<s>", "gamma": f"=<p>{seed}"}}
+                values = {
+                    "hyperparameters": {"<q>": "<s>", "gamma": f"=<p>{seed}", "x": "<i>|`<u>`"}
+                }
                 make_run(**odd, **place, **values, score=100 + seed)
     make_run(**odd, seed=9, status="failed", failure="<h1>=failed|[x](https://else.where)")
     assert main(["study", "pack", str(results), "--output", "mine.parquet"]) == 0

@@ -160,6 +160,13 @@ def test_adam_steps_are_torchs(generator):
         np.testing.assert_allclose(weights.detach().numpy() - before, found, rtol=1e-9, atol=1e-15)
 
 
+def test_rescaling_by_hand():
+    # sqrt(4) - 1 + 0.003; sqrt(100) - 1 + 0.099; odd.
+    x, h = np.array([3.0, 99.0, -3.0, 0.0]), [1.003, 9.099, -1.003, 0]
+    np.testing.assert_allclose(formulas.rescale_values(x, 1e-3), h)
+    np.testing.assert_allclose(formulas.invert_rescaling(np.array(h), 1e-3), x, atol=1e-9)
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 1.0])
 def test_rescaling_is_torchrls(generator, epsilon):
     x = generator.normal(size=ROWS) * 10.0 ** generator.integers(-3, 5, size=ROWS)

@@ -101,6 +101,20 @@ def test_a_dry_run_and_a_sweep_without_a_preflight_try_nothing(launched):
         launch.launch_sweep([specs[0], specs[0]], root, SETTINGS)
 
 
+def test_a_second_command_is_refused_and_a_failed_one_leaves_no_folder(launched, monkeypatch):
+    root, settings = launched.root / "results", SETTINGS
+
+    def select_while_another_submits(runs, *, dry_run):
+        with pytest.raises(SpecError, match="another such command"):
+            launch.launch_sweep(launched.specs[:1], root, settings)
+        raise SpecError("Slurm does not answer")
+
+    monkeypatch.setattr(launch, "select_runs", select_while_another_submits)
+    with pytest.raises(SpecError, match="does not answer"):
+        launch.launch_sweep(launched.specs, root, settings)
+    assert not root.exists() and launched.root.exists()
+
+
 def test_a_plan_has_each_script_and_the_number_of_jobs(monkeypatch, capsys):
     monkeypatch.setattr(launch, "render_scripts", lambda *given: ["one\x1b\nline", "two"])
     monkeypatch.setattr(launch, "_print_runs", lambda array, place, every_run: print(place))

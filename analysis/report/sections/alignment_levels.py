@@ -41,9 +41,9 @@ from parallax.analysis.verdicts.alignment_levels import (
     compare_reaching_times,
     find_common_frameworks,
 )
-from parallax.analysis.verdicts.crossed_design import CrossedDesign
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.run_differences import list_remaining_differences
+from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"

@@ -19,6 +19,7 @@ from parallax.analysis.labels import (
     format_verdict_counts,
     get_label,
     get_recipe_label,
+    group_items,
     sort_recipes,
 )
 from parallax.analysis.report import tables
@@ -77,9 +78,8 @@ def answer_ranking(verdicts: StudyVerdicts) -> QuestionAnswer:
     several = len({(item.study, item.variant) for item in items}) > 1
     broken = [item for item in items if item.verdict == NOT_PRESERVED]
     broken.sort(key=lambda item: (item.same_order, item.env, item.hps))
-    causes: dict[tuple[str, str, str], list[RankingVerdict]] = {}
-    for item in broken:  # one task under several configurations may have one cause
-        causes.setdefault((item.study, item.variant, item.env), []).append(item)
+    # One task under several configurations may have one cause.
+    causes = group_items(broken, lambda item: (item.study, item.variant, item.env))
     findings = [_describe_finding(own, several) for own in causes.values()]
     headline = LinkedSentence(head, _link_rankings(items), "t-ranking")
     return QuestionAnswer(question, headline, tuple(parts), tuple(findings))

@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, VariantKey
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
     MISSING,
     format_count,
+    format_ranges,
     get_label,
     get_recipe_order,
+    group_items,
     shorten_run_path,
     sort_recipes,
 )
@@ -37,9 +39,7 @@ _PART_HEADS = (
 
 def make_study_grid(loaded: LoadedRuns) -> Grid:
     """Return the algorithms and variants of the studies, with their numbers of runs."""
-    found: dict[VariantKey, list[CompletedRun | ExcludedRun]] = collections.defaultdict(list)
-    for item in loaded.folders:
-        found[item.id.cell.variant_key].append(item)
+    found = group_items(loaded.folders, lambda item: item.id.cell.variant_key)
     rows = tuple(_make_study_row(*key, found[key]) for key in sorted(found))
     return Grid(_PART_HEADS, rows, numeric=(3, 4, 5))
 
@@ -56,24 +56,13 @@ def _make_study_row(
         get_label(algorithm),
         variant.replace(",", ", ") or MISSING,
         *(f"{count:,}" for count in (len(items), completed, len(runs))),
-        _format_ranges(seeds),
+        format_ranges(seeds),
         ", ".join(get_label(name) for name in sorted({item.id.framework for item in items})),
         ", ".join(sort_recipes([item.id.cell.hps for item in items])),
         ", ".join(sorted({item.id.cell.env for item in items})),
         ", ".join(f"{count} ({episodes})" for count, episodes in shapes) or MISSING,
         ", ".join(sorted({str(run.spec.get("alignment", "unknown")) for run in runs})) or MISSING,
     )
-
-
-def _format_ranges(values: list[int]) -> str:
-    """Format numbers as ranges, such as `0 to 4, 7`."""
-    words: list[list[int]] = []
-    for value in values:
-        if words and value == words[-1][-1] + 1:
-            words[-1].append(value)
-        else:
-            words.append([value])
-    return ", ".join(f"{w[0]} to {w[-1]}" if len(w) > 1 else str(w[0]) for w in words)
 
 
 def count_exclusion_reasons(loaded: LoadedRuns) -> tuple[tuple[str, int], ...]:
@@ -260,12 +249,10 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
 
 def describe_equal_runs(loaded: LoadedRuns) -> str:
     """Return a sentence on runs under library defaults that equal runs under another recipe."""
-    of: dict[tuple[object, ...], list[CompletedRun]] = collections.defaultdict(list)
-    for run in loaded.runs:
-        cell = run.id.cell
-        of[
-            cell.study, cell.env, cell.algorithm, cell.variant, run.id.framework, run.id.seed
-        ].append(run)
+    of = group_items(
+        loaded.runs,
+        lambda run: (dataclasses.replace(run.id.cell, hps=""), run.id.framework, run.id.seed),
+    )
     found = collections.Counter(
         f"{get_label(one.id.framework)}'s {get_label(one.id.cell.algorithm)} on {one.id.cell.env}"
         for runs in of.values()

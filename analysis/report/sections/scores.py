@@ -18,6 +18,7 @@ from parallax.analysis.labels import (
     format_range,
     format_steps,
     get_recipe_order,
+    group_items,
     make_file_name,
     make_file_suffix,
 )
@@ -34,9 +35,7 @@ def make_score_cells(
     verdicts: StudyVerdicts, method: str, rng: np.random.Generator
 ) -> dict[tuple[StudyCell, str], ScoreCell]:
     """Return every group as a cell, with the best and those tied with it marked."""
-    groups: dict[StudyCell, list[ScoreGroup]] = {}
-    for group in verdicts.groups:
-        groups.setdefault(group.cell, []).append(group)
+    groups = group_items(verdicts.groups, lambda group: group.cell)
     pairs = {
         (item.cell, frozenset((item.first.framework, item.second.framework))): item
         for item in verdicts.consistency

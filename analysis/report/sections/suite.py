@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from parallax.analysis.data.runs import StudyCell, SuiteKey
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import (
     describe_recipe,
     find_own_parts,
@@ -12,20 +12,19 @@ from parallax.analysis.labels import (
     format_p_value,
     format_verdict_counts,
     get_label,
+    group_items,
 )
 from parallax.analysis.report import tables
-from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
 from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
+from parallax.analysis.verdicts.variance_components import EvaluationNoise
 
 
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
     """Return for each algorithm and recipe what is shown of frameworks over its tasks together."""
-    found: dict[SuiteKey, list[SuiteVerdict]] = {}
-    for item in verdicts.suites:
-        found.setdefault(item.key, []).append(item)
+    found = group_items(verdicts.suites, lambda item: item.key)
     cells = [StudyCell(key[0], "", *key[1:]) for key in found]
     alike = {
         (item.study, item.algorithm, item.hps, item.variant): item

@@ -145,19 +145,9 @@ class OffPolicy(Hyperparameters):
         "bootstrap_truncation": (False, True),
     }
 
-    if TYPE_CHECKING:
-
-        @property
-        def learning_starts(self) -> int:
-            """Environment transitions before learning."""
-
-        @property
-        def train_freq(self) -> int:
-            """Environment transitions between cycles of gradient steps."""
-
-        @property
-        def gradient_steps(self) -> int:
-            """Critic gradient steps per update cycle."""
+    learning_starts: int
+    train_freq: int
+    gradient_steps: int
 
     def compute_update_schedule(
         self, steps: int, first_update: int | None = None
@@ -199,11 +189,7 @@ class OffPolicy(Hyperparameters):
 class PeriodicTargetUpdates(OffPolicy):
     """An algorithm whose targets are updated at intervals of environment transitions."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def target_update_interval(self) -> int:
-            """Environment transitions between target updates."""
+    target_update_interval: int
 
     def target_updates(self, critic_steps: int) -> int:
         """Return the number of target network updates, at most one per update cycle."""

@@ -7,7 +7,7 @@ before give the values of the next states.
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,30 +57,34 @@ def _concatenate_column(minibatches: Sequence[MatchedMinibatch], read: Any) -> A
     return np.concatenate([np.asarray(read(one), float) for one in minibatches])
 
 
+def _select_targets(
+    minibatches: Sequence[MatchedMinibatch], is_end: Callable[[MatchedMinibatch], Any]
+) -> tuple[Array, Array, float] | None:
+    """Return targets and rewards of ends, and the targets' scale; None of too few ends."""
+    ended = _concatenate_column(minibatches, is_end).astype(bool) if minibatches else np.zeros(0)
+    if ended.sum() < _MIN_COUNT:
+        return None
+    target = _concatenate_column(minibatches, lambda one: one.targets)
+    reward = _concatenate_column(minibatches, lambda one: one.found.rewards)
+    return target[ended], reward[ended], max(float(np.abs(target).max()), 1e-6)
+
+
 def _detect_wrong_ends(
     minibatches: Sequence[MatchedMinibatch], threshold: float
 ) -> CheckResult | None:
-    ended = (
-        _concatenate_column(minibatches, lambda one: one.found.terminated).astype(bool)
-        if minibatches
-        else np.zeros(0)
-    )
-    if ended.sum() < _MIN_COUNT:
+    ends = _select_targets(minibatches, lambda one: one.found.terminated)
+    if ends is None:
         return None
-    target, reward = (
-        _concatenate_column(minibatches, read)
-        for read in (lambda o: o.targets, lambda o: o.found.rewards)
-    )
-    scale = max(float(np.abs(target).max()), 1e-6)
-    none = np.ones(int(ended.sum()))
-    right = compute_td_target(reward[ended], none, 1.0, none)
-    wrong = np.abs(target[ended] - right) > 10 * threshold * scale
-    if wrong.mean() <= 0.5 or _is_scaled_reward(target[ended], right, 10 * threshold * scale):
+    target, reward, scale = ends
+    none = np.ones(target.size)
+    right = compute_td_target(reward, none, 1.0, none)
+    wrong = np.abs(target - right) > 10 * threshold * scale
+    if wrong.mean() <= 0.5 or _is_scaled_reward(target, right, 10 * threshold * scale):
         return None
     return CheckResult(
         f"{wrong.sum()} of {wrong.size} targets of transitions that ended the task are not their "
         "reward: they are computed as if the episode went on.",
-        float(np.abs(target[ended] - right).max() / scale),
+        float(np.abs(target - right).max() / scale),
     )
 
 
@@ -94,21 +98,17 @@ def _is_scaled_reward(target: Array, reward: Array, tolerance: float) -> bool:
 def _detect_truncation_as_end(
     minibatches: Sequence[MatchedMinibatch], facts: TrainingFacts, threshold: float
 ) -> CheckResult | None:
-    cut = _concatenate_column(minibatches, lambda one: one.found.truncated).astype(bool)
-    if cut.sum() < _MIN_COUNT:
+    cut = _select_targets(minibatches, lambda one: one.found.truncated)
+    if cut is None:
         return None
-    target, reward = (
-        _concatenate_column(minibatches, read)
-        for read in (lambda o: o.targets, lambda o: o.found.rewards)
-    )
-    scale = max(float(np.abs(target).max()), 1e-6)
-    if (np.abs(target[cut] - reward[cut]) > threshold * scale).any():
+    target, reward, scale = cut
+    if (np.abs(target - reward) > threshold * scale).any():
         return None
     by_choice = facts.hyperparameters.get("bootstrap_truncation") is False
     return CheckResult(
-        f"{cut.sum()} targets of transitions that a time limit cut off are only their reward: "
+        f"{target.size} targets of transitions that a time limit cut off are only their reward: "
         "time limits are treated as terminal.",
-        float(cut.sum()),
+        float(target.size),
         NOTE if by_choice else WARNING,
     )
 

@@ -2,8 +2,11 @@
 
 import pytest
 
-from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import execute_prepared_run, prepare_scripted_run
+from parallax.harness.conformance.run_folders import (
+    check_killed_run,
+    execute_prepared_run,
+    prepare_scripted_run,
+)
 from parallax.harness.policies.loading import load_policy
 from parallax.harness.policies.worker import (
     EvaluationConditions,

@@ -8,8 +8,7 @@ from loops import iterate_some
 from parallax.adapters.cleanrl import train
 from parallax.adapters.torch_common.prioritized_buffer import PrioritizedReplayMixin
 from parallax.envs.make import make_training_env
-from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.conformance.run_folders import check_killed_run, prepare_scripted_run
 from parallax.harness.contract.replay import make_replay_config
 from parallax.harness.interventions.catalogue import make_replacement
 

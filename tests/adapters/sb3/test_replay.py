@@ -15,8 +15,7 @@ from parallax.adapters.sb3.train import PrioritizedReplayBuffer, make_error_func
 from parallax.adapters.sb3_common.model import predict_actions
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.make import make_training_env
-from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.conformance.run_folders import check_killed_run, prepare_scripted_run
 from parallax.harness.contract.replay import make_replay_config
 from parallax.harness.interventions.catalogue import make_replacement
 from tests.harness.replay.plain_tree import PlainTree

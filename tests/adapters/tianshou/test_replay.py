@@ -6,7 +6,7 @@ from tianshou.data import Batch, PrioritizedReplayBuffer
 
 from parallax.adapters.tianshou.train import PrioritySchedule, make_buffer, make_priority_arguments
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
-from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import check_killed_run
 from parallax.harness.contract.replay import make_replay_config
 from parallax.harness.replay.replayer import make_replay_strategy
 

@@ -30,11 +30,8 @@ from parallax.harness.contract.adapter import RecurrentPolicy, RunContext, begin
 from parallax.harness.contract.algorithms.r2d2 import R2D2
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.replay.sequences import (
-    compute_n_step_returns,
-    invert_rescaling,
-    rescale_values,
-)
+from parallax.harness.formulas import invert_rescaling, rescale_values
+from parallax.harness.replay.sequences import compute_n_step_returns
 from parallax.harness.train.prepare import prepare_run
 
 TASK = load_task("MemoryChain-3-v0")

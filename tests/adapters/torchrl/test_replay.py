@@ -10,8 +10,7 @@ from torchrl.objectives import DQNLoss
 
 from parallax.adapters.torchrl import replay as ours
 from parallax.envs.make import make_training_env
-from parallax.harness.conformance.resuming import check_killed_run
-from parallax.harness.conformance.run_folders import prepare_scripted_run
+from parallax.harness.conformance.run_folders import check_killed_run, prepare_scripted_run
 from parallax.harness.contract.replay import make_replay_config
 
 ALGORITHMS = ["dqn", "ddpg", "td3", "sac"]

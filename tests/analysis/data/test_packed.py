@@ -16,14 +16,17 @@ from parallax.analysis.data.runs import CompletedRun, RunCollection, RunId, Stud
 from parallax.harness.cli.main import main
 from parallax.harness.record.packed import PACKED_SCHEMA, hash_row
 
+VARIANT = "steps=20000,eval_every=2000,eval_episodes=4"
+
 
 @pytest.fixture
 def study(results, make_run):
     """Two frameworks, a run that failed, and a file of another tool."""
+    own = {"variant": VARIANT}
     for seed in range(3):
-        make_run(framework="sb3", seed=seed, score=100 + seed)
-        make_run(framework="cleanrl", seed=seed, score=80 + seed)
-    make_run(framework="torchrl", seed=0, status="failed", failure="it broke")
+        make_run(framework="sb3", seed=seed, score=100 + seed, **own)
+        make_run(framework="cleanrl", seed=seed, score=80 + seed, **own)
+    make_run(framework="torchrl", seed=0, status="failed", failure="it broke", **own)
     file = results.with_name("evaluations.npz")
     (zeros, ones) = np.zeros((2, 4)), np.ones((2, 4), int)
     np.savez(file, timesteps=[1, 2], results=zeros, ep_lengths=ones)
@@ -121,7 +124,8 @@ def test_what_is_made_of_a_file_lies_beside_it(packed):
 
 def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
     for seed in range(3):
-        make_run(study="mine", framework="mine", seed=seed, score=90 + seed)
+        own = {"study": "mine", "framework": "mine", "variant": VARIANT}
+        make_run(seed=seed, score=90 + seed, **own)
     folder = next(p for p in tmp_path.rglob("mine") if p.is_dir() and p.parent.name != "original")
     both = tmp_path / "both.parquet"
     assert main(["study", "pack", str(packed), str(folder), "--output", str(both)]) == 0
@@ -205,6 +209,19 @@ def drop_evaluations(row):
     row["final_score"] = float(np.mean(row["returns"][-1]))
 
 
+def drop_middle_evaluations(row):
+    for name in ("timesteps", "returns", "ep_lengths"):
+        del row[name][4:6]
+
+
+def move_evaluation(row):
+    row["timesteps"][2] += 1000
+
+
+def set_variant(row, variant):
+    row["variant"] = variant
+
+
 def set_return(row, value):
     row["returns"][-1][0] = value
 
@@ -246,6 +263,13 @@ ATTACKS = [
     (lambda row: row.update(completed=None), "column completed is None"),
     (lambda row: row.update(failed=True), "column failed is True"),
     (lambda row: row.update(variant="steps=2"), "column variant is steps=2"),
+    (lambda row: set_variant(row, "steps=20000"), "run_json says eval_episodes=4"),
+    (lambda row: set_variant(row, row["variant"] + ",gamma=0.5"), "run_json says gamma=0.99"),
+    (lambda row: set_variant(row, row["variant"] + ",n_envs=8"), "run_json says n_envs=1"),
+    (lambda row: set_variant(row, row["variant"] + ",note=8"), "run_json says no note"),
+    (lambda row: set_variant(row, "eval_every=2000,eval_episodes=4"), "run_json says steps=20000"),
+    (drop_middle_evaluations, "10 evaluations, and eval_every=2,000 in 20,480 steps means 12"),
+    (move_evaluation, "an evaluation is at step 5,000, not 4,000"),
     (lambda row: row.update(run_json="{"), "corrupted run.json"),
     (change_guarded_record, "its checksum does not hold"),
 ]

@@ -1,3 +1,5 @@
+import dataclasses
+
 import matplotlib
 import numpy as np
 import pytest
@@ -15,8 +17,13 @@ from parallax.analysis.figures.style import get_algorithm_styles, get_framework_
 from parallax.analysis.verdicts.curves import make_panels
 
 
-def panels_of(results, method="t"):
-    return make_panels(load_runs(results), method, np.random.default_rng(0))
+def panels_of(results, method="t", steps_of_last=None):
+    """Makes the panels; the last run has the evaluations of another schedule, as imported ones."""
+    loaded = load_runs(results)
+    if steps_of_last:
+        last = dataclasses.replace(loaded.runs[-1], timesteps=np.array(steps_of_last))
+        loaded = dataclasses.replace(loaded, runs=(*loaded.runs[:-1], last))
+    return make_panels(loaded, method, np.random.default_rng(0))
 
 
 def test_the_line_is_the_mean_over_seeds_of_the_mean_over_episodes(results, make_run):
@@ -32,8 +39,8 @@ def test_the_line_is_the_mean_over_seeds_of_the_mean_over_episodes(results, make
 
 def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(results, make_run):
     make_run(seed=0, timesteps=[10, 20, 30], scheduled=30, returns=[[1], [2], [3]])
-    make_run(seed=1, timesteps=[10, 25, 30], scheduled=30, returns=[[3], [4], [5]])
-    panels = panels_of(results)
+    make_run(seed=1, timesteps=[10, 20, 30], scheduled=30, returns=[[3], [4], [5]])
+    panels = panels_of(results, steps_of_last=[10, 25, 30])
     curve = panels[0].curves[0]
     assert curve.steps.tolist() == [10, 30]
     assert curve.mean.tolist() == [2, 4]
@@ -44,8 +51,8 @@ def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(r
 @pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
 def test_seeds_without_any_common_step_are_drawn_without_a_mean(results, make_run, method):
     make_run(seed=0, timesteps=[10, 20], scheduled=20, steps=20)
-    make_run(seed=1, timesteps=[15, 30], scheduled=30, steps=20)
-    panels = panels_of(results, method)
+    make_run(seed=1, timesteps=[10, 20], scheduled=20, steps=20)
+    panels = panels_of(results, method, steps_of_last=[15, 30])
     assert panels[0].curves[0].steps.size == 0
     draw_learning_curves(panels, method)
 

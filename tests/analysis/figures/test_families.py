@@ -218,13 +218,21 @@ def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framewo
     results, make_run
 ):
     for env, seed in itertools.product(("Hopper-v4", "Walker2d-v4"), range(2)):
-        make_run(env=env, framework="sb3", seed=seed, score=1000)
-        make_run(env=env, framework="cleanrl", seed=seed, timesteps=[0, 5_000, 20_480])
-        at, end = [1 - seed, 7_000 + seed, 20_480 + seed], 20_480 + seed
-        make_run(env=env, framework="torchrl", seed=seed, timesteps=at, scheduled=end)
-    (sheet,) = sheets_of(
-        judge_study(load_runs(results), VerdictOptions(resamples=50)), "efficiency"
-    )
+        for framework in ("sb3", "cleanrl", "torchrl"):
+            make_run(env=env, framework=framework, seed=seed, score=1000)
+    loaded = load_runs(results)
+    # As runs imported from another tool: CleanRL has three evaluations, TorchRL none in common.
+    runs = [
+        dataclasses.replace(
+            run,
+            timesteps=run.timesteps[at] + (3 + run.id.seed) * (run.id.framework == "torchrl"),
+            results=run.results[at],
+        )
+        for run in loaded.runs
+        for at in [[0, 5, -1] if run.id.framework == "cleanrl" else slice(None)]
+    ]
+    loaded = dataclasses.replace(loaded, runs=tuple(runs))
+    (sheet,) = sheets_of(judge_study(loaded, VerdictOptions(resamples=50)), "efficiency")
     ((_, found, _),) = sheet.draw_content.args[0]
     assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
         "cleanrl": 20_480.0,

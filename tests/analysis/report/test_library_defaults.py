@@ -42,7 +42,7 @@ def material(tmp_path_factory, writer):
         for seed in range(5):
             names = {"env": "Pendulum-v1", "hps": hps, "framework": framework, "seed": seed}
             # Without an evaluation at step 0, since the writer's curves begin at a score of 0.
-            own = {"score": score + noise.normal(scale=5), "timesteps": [10_000, 20_480]}
+            own = {"score": score + noise.normal(scale=5), "timesteps": [10_240, 20_480]}
             writer(root, **own, **names)
     return judge_study(load_runs(root), VerdictOptions(ranges=(("Pendulum-v1", -1600.0, 0.0),)))
 

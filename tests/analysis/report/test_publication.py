@@ -24,6 +24,7 @@ PUBLISHED = sorted(
     for path in (ROOT / "docs").glob("*/README.md")
     if "parallax study publish" in path.read_text()
 )
+VARIANT = "steps=20000,eval_every=2000,eval_episodes=4"
 GRID = """
 hydra:
   sweeper:
@@ -54,7 +55,7 @@ def site(tmp_path_factory, writer, draw_blank):
                 fate = {"status": "failed", "failure": "it broke"} if failed else {}
                 score = level + 20 * noise.normal() * (10 if framework == "cleanrl" else 1)
                 names = {"algorithm": algorithm, "framework": framework, "seed": seed}
-                writer(root / "results", score=score, **names, **fate)
+                writer(root / "results", score=score, variant=VARIANT, **names, **fate)
     (root / "grid.yaml").write_text(GRID)
     (root / "README.md").write_text(f"# Mine\n\n{SECTION_BEGIN}\n{SECTION_END}\n\n## Behind\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -206,7 +207,7 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
     assert "of equal runs" not in page
     monkeypatch.chdir(tmp_path)
     for seed in range(2):
-        writer(tmp_path / "results", score=1000.0, seed=seed)
+        writer(tmp_path / "results", score=1000.0, seed=seed, variant=VARIANT)
     assert main(["study", "pack", "results/demo", "--output", "flat.parquet"]) == 0
     assert main(["study", "publish", "flat.parquet", "to", "--jobs", "1"]) == 0
     assert "1 mean of equal runs, such as those" in (tmp_path / "to/README.md").read_text()

@@ -8,8 +8,8 @@ import pytest
 from score_groups import make_score_group
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.verdicts.crossed_design import judge_crossed_designs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.variance_components import judge_crossed_designs
 
 OPTIONS = VerdictOptions(ranges=(("CartPole-v1", 0, 500),))
 

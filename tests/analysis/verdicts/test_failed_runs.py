@@ -29,6 +29,7 @@ from parallax.analysis.verdicts.study import judge_study
 TASKS = ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4", "InvertedPendulum-v4")
 OPTIONS = VerdictOptions(resamples=50)
 SEEDS = 5
+VARIANT = "steps=20000,eval_every=2000,eval_episodes=4"
 
 
 def write_failing_study(make_run):
@@ -198,7 +199,9 @@ def test_a_completed_run_with_returns_that_are_not_finite_has_failed(results, ma
     for framework in ("cleanrl", "sb3"):
         for seed in range(5):
             is_odd = framework == "sb3" and seed < 2
-            folder = make_run(env="Hopper-v4", framework=framework, seed=seed, score=3000 + seed)
+            folder = make_run(
+                env="Hopper-v4", framework=framework, seed=seed, score=3000 + seed, variant=VARIANT
+            )
             if is_odd:
                 path = folder / "evaluations.npz"
                 arrays = dict(np.load(path))

@@ -74,3 +74,35 @@ def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
 
 def read_number(text):
     return float(text.replace(",", ""))
+
+
+def test_numbers_of_muprls_mutants_come_out_of_their_scores():
+    page = (ROOT / "docs" / "papers" / "muprl.md").read_text()
+    section = page.partition("## DQN that learns")[2].partition("\n## ")[0]
+    with (ROOT / "docs" / "mutation_dqn.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    lines = [[cell.strip() for cell in line.split("|")[1:-2]] for line in section.splitlines()]
+    lines = [line for line in lines if line and "`" in line[0]]
+    assert len(lines) == 10 and sum(int(line[1]) for line in lines) == len(rows) == 20
+    for names, count, trivial, killable, weak, strong in lines:
+        operators = {
+            name for text in re.findall("`(.*?)`", names) for name in (text, f"rlmutation-{text}")
+        }
+        own = [row for row in rows if row["operator"] in operators]
+        assert len(own) == int(count)
+        assert float(trivial.split()[0]) == sum(row["trivial"] == "True" for row in own) / len(
+            own
+        ), names
+        assert float(killable.split()[0]) == sum(row["killable"] == "True" for row in own) / len(
+            own
+        ), names
+        scored = [row for row in own if (row["killable"], row["trivial"]) == ("True", "False")]
+        for text, column in ((weak, "weak_rate"), (strong, "strong_rate")):
+            rates = [float(row[column]) for row in scored if row[column]]
+            shown = NUMBER.findall(text.partition(" /")[0])[:1]
+            assert [float(number) for number in shown] == pytest.approx(
+                [sum(rates) / len(rates)] if rates else []
+            ), names
+    killed = [row for row in rows if row["killable"] == "True"]
+    assert (len(killed), sum(row["trivial"] == "True" for row in killed)) == (15, 7)
+    assert "Fifteen of twenty settings are killable, and seven of them trivial" in section

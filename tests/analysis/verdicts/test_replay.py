@@ -65,7 +65,8 @@ def study(results, make_run):
     def runs(framework, name, shift, noise):
         for seed in range(SEEDS):
             spec = {"framework": framework, "seed": seed, "algorithm": "ddpg"}
-            variant = "steps=20000" + ("" if name == "uniform" else f",replay={name}")
+            variant = "steps=20000,eval_every=2000,eval_episodes=4"
+            variant += "" if name == "uniform" else f",replay={name}"
             if name != "uniform":
                 spec["replay"] = {"name": name, "alpha": 0.6}
             score = 1500.0 + shift + LUCK[seed] + noise[seed]

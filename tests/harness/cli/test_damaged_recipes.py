@@ -1,9 +1,11 @@
 """A recipe that is damaged concerns those who ask for it, and nobody else."""
 
+import re
+
 import pytest
 from hydra.core.config_store import ConfigStore
 
-from parallax.harness.cli import config_groups
+from parallax.harness.cli import config_groups, hydra_app
 from parallax.harness.cli import train as hydra_errors
 from parallax.harness.cli.hydra_app import _check_recipe
 from parallax.harness.contract import recipes
@@ -20,6 +22,7 @@ DAMAGED = {
     "tag": ("gamma: !!python/object:os.system x\n", "sbx.yaml:1: the recipe is no YAML"),
     "bytes": (b"gamma: \xff\xfe\n", "sbx.yaml:1: the recipe cannot be read"),
     "deep": ("gamma: " + "[" * 5000, "sbx.yaml:1: the recipe"),
+    "twice": ("gamma: 1\ntau: 2\ngamma: 3\n", "sbx.yaml:3: the recipe is no YAML (gamma twice)"),
     "date": ("gamma: 2000-99-99\n", "sbx.yaml:1: the recipe cannot be read"),
 }
 
@@ -51,6 +54,32 @@ def test_other_recipes_can_be_chosen_and_the_damaged_one_says_why_not(damaged, m
     assert "hyperparameters/ppo/sbx" in stored and "hyperparameters/td3/sbx" not in stored
     told = hydra_errors.explain_hydra_error(Exception("Could not find 'hyperparameters/td3/sbx'"))
     assert told.startswith("hps=sbx cannot be used: ") and damaged in told
+
+
+@pytest.mark.parametrize("kind", [*DAMAGED, "defaults"])
+def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, kind, monkeypatch):
+    content, message = DAMAGED.get(
+        kind, ("defaults: [3]\n", "sbx.yaml: defaults=[3] must be a list")
+    )
+    file = tmp_path / "hyperparameters" / "td3" / "sbx.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    message = message.replace("the recipe", "the file")
+    words = ["--config-dir", str(tmp_path), "algorithm=td3"]
+    with pytest.raises(SpecError, match=re.escape(message)):
+        hydra_errors.run([*words, "hps=sbx"])
+    # Another setting does not read it, except where Hydra says that it could not read a file.
+    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: calls.append(1))
+    calls = []
+    assert hydra_errors.run([*words, "hps=sb3"]) == 0 and calls
+    monkeypatch.delenv("HYDRA_FULL_ERROR")
+    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: int("x"))
+    with pytest.raises(SpecError, match=re.escape(message)):
+        hydra_errors.run([*words, "study=mine"])
+    file.unlink()
+    monkeypatch.delenv("HYDRA_FULL_ERROR")
+    with pytest.raises(ValueError, match="invalid literal"):
+        hydra_errors.run([*words, "study=mine"])
 
 
 def test_wrong_value_in_a_recipe_is_named_by_file_and_line(tmp_path, monkeypatch):

@@ -95,12 +95,14 @@ def recorded(tmp_path):
         "schema": 1,
         "status": "completed",
         "spec": spec_to_dict(spec),
-        "steps": {"scheduled": 2048},
+        "steps": {"scheduled": 600},
         "weights_sha256": "0",
         "provenance": {"packages": {}},
     }
     write_json(folder / "run.json", content)
-    np.savez(folder / "evaluations.npz", timesteps=[2048], results=[[1.0]], ep_lengths=[[1]])
+    np.savez(
+        folder / "evaluations.npz", timesteps=[300, 600], results=[[1.0]] * 2, ep_lengths=[[1]] * 2
+    )
     assert read_run(folder).complete
     return folder, content
 
@@ -159,7 +161,8 @@ def packed(recorded, tmp_path):
         "failed": False,
         "final_score": 1.0,
     }
-    row |= {"timesteps": [2048], "returns": [[1, 1]], "ep_lengths": [[1, 1]], "variant": ""}
+    row |= {"timesteps": [300, 600], "returns": [[1, 1]] * 2, "ep_lengths": [[1, 1]] * 2}
+    row["variant"] = support.spec().variant
     names = ("study", "env", "algorithm", "hps", "framework")
     row |= {name: content["spec"][name] for name in names}
     rows = []
@@ -179,7 +182,7 @@ def test_runs_are_drawn_by_seed_from_those_that_are_used(packed):
     assert names(3, 0) == names(3, 0)
     assert len({tuple(names(3, seed)) for seed in range(10)}) > 3
     assert names(8, 0) == [f"seed={seed}" for seed in range(9) if seed != 4]
-    assert all(run.evaluations.results.tolist() == [[1, 1]] for run in draw_runs(packed, 8, 1))
+    assert all(run.evaluations.results.tolist() == [[1, 1]] * 2 for run in draw_runs(packed, 8, 1))
 
 
 def test_rows_that_fail_a_check_are_not_drawn(packed, capsys):
@@ -216,7 +219,7 @@ def test_lengths_of_episodes_are_compared_too(packed):
     longer = dataclasses.replace(after.evaluations, ep_lengths=after.evaluations.ep_lengths + 1)
     after = dataclasses.replace(after, evaluations=longer)
     told = compare_evaluations(before, after)
-    assert told == "1 of 1 differ, from step 2048 on; in lengths of episodes only"
+    assert told == "2 of 2 differ, from step 300 on; in lengths of episodes only"
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,9 @@ def recorded(tmp_path, monkeypatch):
         "provenance": {},
     }
     write_json(folder / "run.json", content)
-    np.savez(folder / "evaluations.npz", timesteps=[600], results=[[1.0]], ep_lengths=[[1]])
+    np.savez(
+        folder / "evaluations.npz", timesteps=[300, 600], results=[[1.0]] * 2, ep_lengths=[[1]] * 2
+    )
     return folder, mark
 
 

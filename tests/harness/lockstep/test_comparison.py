@@ -7,7 +7,11 @@ import pytest
 from loops import iterate_some
 
 from benchmarks.lockstep_pairs import LEVEL, render_table
-from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
+from parallax.harness.cli.lockstep import (
+    format_lockstep_verdict,
+    make_lockstep_side,
+    render_distance_figure,
+)
 from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -22,7 +26,6 @@ from parallax.harness.lockstep.comparison import (
     compare_implementations,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
-from parallax.harness.lockstep.figure import render_distance_figure
 from parallax.harness.probes import catalogue as telling
 
 

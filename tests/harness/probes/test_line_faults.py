@@ -49,6 +49,10 @@ def ask(fault, name, changes=()):
     return result, result.answers[fault.framework]
 
 
+def plant(frameworks, algorithms, segment):
+    return Intervention("planted", "", frameworks, algorithms, Path(__file__), source=(segment,))
+
+
 NAMED = [fault for fault in load_faults() if find_naming_probes(fault)]
 
 
@@ -108,11 +112,7 @@ IN_OTHER_LOSSES = {
 def test_faults_of_the_same_kind_are_named_in_other_losses(probe):
     (function, text, replacement, words), name = IN_OTHER_LOSSES[probe], probe.split(".")[0]
     module = f"stable_baselines3.{name}.{name}"
-    change = Intervention(
-        *("planted", "", ("sb3",), (name,), {}, ()),
-        (SourceSegment(module, function, text, replacement),),
-        *({}, Path(__file__)),
-    )
+    change = plant(("sb3",), (name,), SourceSegment(module, function, text, replacement))
     fault = LineFault("planted", "sb3", "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
     assert healthy.comparison.kind == "agrees" and words in answer.meaning
@@ -133,11 +133,7 @@ SCRIPT = "cleanrl.ppo_continuous_action", "", "optimizer.zero_grad()"
     ],
 )
 def test_accumulated_gradients_are_named_whatever_the_loss_is(framework, probe, place):
-    change = Intervention(
-        *("planted", "", (framework,), (probe.split(".")[0],), {}, ()),
-        (SourceSegment(*place, "pass"),),
-        *({}, Path(__file__)),
-    )
+    change = plant((framework,), (probe.split(".")[0],), SourceSegment(*place, "pass"))
     fault = LineFault("planted", framework, "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
     assert ADDED not in healthy.meaning and ADDED in answer.meaning
@@ -369,10 +365,8 @@ SLOW = (
 )
 def test_a_fault_in_one_place_is_named(name):
     framework, probe, module, function, text, replacement, words = IN_ONE_PLACE[name]
-    change = Intervention(
-        *("planted", "", (framework,), (probe.split(".")[0],), {}, ()),
-        (SourceSegment(module, function, text, replacement),),
-        *({}, Path(__file__)),
+    change = plant(
+        (framework,), (probe.split(".")[0],), SourceSegment(module, function, text, replacement)
     )
     fault = LineFault("planted", framework, "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
@@ -400,10 +394,10 @@ def test_models_with_other_numbers_of_critics_are_not_measured(
     algorithm, place, replacement, words
 ):
     module, function, text = place
-    change = Intervention(
-        *("planted", "", ("sb3",), (algorithm,), {}, ()),
-        (SourceSegment(f"stable_baselines3.{module}", function, text, replacement),),
-        *({}, Path(__file__)),
+    change = plant(
+        ("sb3",),
+        (algorithm,),
+        SourceSegment(f"stable_baselines3.{module}", function, text, replacement),
     )
     fault = LineFault("planted", "sb3", "", "", "", change)
     reason = ask(fault, f"{algorithm}.critic_target", [change])[1].unmeasured

@@ -1,9 +1,12 @@
 """Rows of packed files as they are written and read, up to every limit."""
 
+import msgspec
 import pyarrow
 import pyarrow.parquet
 import pytest
+import support
 
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_to_dict
 from parallax.harness.record import packed
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.packed import (
@@ -14,6 +17,7 @@ from parallax.harness.record.packed import (
     translate_row,
     write_rows,
 )
+from parallax.harness.record.run_json import RecordedSpec
 
 
 def make_row(folder, **changes):
@@ -151,3 +155,27 @@ def test_evaluations_that_are_no_arrays_are_damage(changes):
     assert read_evaluations(make_row("a")).results.tolist() == [[1, 2], [3, 4]]
     with pytest.raises(UnusableError, match=r"^corrupted row: evaluations do not fit together"):
         read_evaluations(make_row("a", **changes))
+
+
+OVERRIDES = [
+    {},
+    {"learning_rate": 1e-05, "clip_range": 0.1, "hidden_sizes": [64, 32]},
+    {"target_kl": 0.01, "normalize_advantage": False},
+    {"hidden_sizes": [64] * 40},  # a hash
+]
+
+
+@pytest.mark.parametrize("hyperparameters", OVERRIDES)
+@pytest.mark.parametrize("run", [{}, {"n_envs": 2, "eval_every": 50}])
+def test_the_variant_of_a_run_agrees_with_its_record_and_another_one_does_not(hyperparameters, run):
+    spec = support.spec(hyperparameters=hyperparameters, alignment="exact", **run)
+    recorded = msgspec.convert(spec_to_dict(spec), RecordedSpec)
+    assert packed._find_other_setting(spec.variant, recorded) == ""
+    for part in ("steps=600,", "alignment=exact", "learning_rate=", "eval_every=50"):
+        if part in spec.variant:
+            assert packed._find_other_setting(spec.variant.replace(part, ""), recorded)
+    assert packed._find_other_setting(f"{spec.variant},gamma=0.5", recorded)
+
+
+def test_variants_name_the_fields_of_a_run():
+    assert set(packed.VARIANT_FIELDS) == set(RUN_DEFAULTS)

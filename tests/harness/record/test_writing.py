@@ -436,13 +436,17 @@ class Source:
         requested=300,
         hyperparameters=None,
         imported=None,
+        every=100,
+        untrained=False,
     ):
         self.same, self.error, self.reads = same, error, 0
         self.record = types.SimpleNamespace(
             status=status,
             failure="it broke",
             steps=types.SimpleNamespace(scheduled=300),
-            spec=types.SimpleNamespace(steps=requested),
+            spec=types.SimpleNamespace(
+                steps=requested, eval_every=every, evaluate_untrained=untrained
+            ),
             hyperparameters=hyperparameters or {},
             imported=imported,
         )
@@ -466,6 +470,10 @@ class Source:
 
     def explain_change(self):
         return "it was changed"
+
+
+MISSING = "%d evaluations, and eval_every=%s in 300 steps means %d"
+MOVED = "an evaluation is at step 100, not 0"
 
 
 def judge(with_evaluations=False, **options):
@@ -503,6 +511,11 @@ def judge(with_evaluations=False, **options):
             ("steps.scheduled=300 is less than spec.steps=600", {"damaged"}, 0),
         ),
         ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
+        ({"same": None, "every": 250}, (MISSING % (3, "250", 2), {"damaged"}, 1)),
+        ({"same": None, "every": 75}, (MISSING % (3, "75", 4), {"damaged"}, 1)),
+        ({"same": None, "untrained": True}, (MISSING % (3, "100", 4), {"damaged"}, 1)),
+        ({"same": None, "every": 150, "untrained": True}, (MOVED, {"damaged"}, 1)),
+        ({"same": None, "every": 250, "imported": "eval.npz"}, ("", set(), 1)),
     ],
 )
 def test_one_rule_says_whether_a_run_is_complete(options, expected):

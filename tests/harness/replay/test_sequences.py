@@ -1,35 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from parallax.harness.replay.sequences import (
     compute_actor_epsilons,
     compute_n_step_returns,
     compute_q_discrepancy,
     compute_sequence_errors,
-    invert_rescaling,
-    rescale_values,
 )
-
-EPSILON = 1e-3
-
-
-def test_rescaling_by_hand():
-    # sqrt(4) - 1 + 0.003; sqrt(100) - 1 + 0.099; odd.
-    assert rescale_values([3.0, 99.0, -3.0, 0.0], EPSILON) == pytest.approx(
-        [1.003, 9.099, -1.003, 0]
-    )
-    assert invert_rescaling([1.003, 9.099, -1.003, 0.0], EPSILON) == pytest.approx(
-        [3, 99, -3, 0], abs=1e-9
-    )
-
-
-@given(st.floats(-1e6, 1e6), st.sampled_from([1e-3, 1e-2, 1.0]))
-def test_restored_is_the_inverse(value, epsilon):
-    assert invert_rescaling(rescale_values(value, epsilon), epsilon) == pytest.approx(
-        value, rel=1e-6, abs=1e-6
-    )
 
 
 def returns(ended, length=3, n=2):

@@ -8,7 +8,7 @@ import pytest
 import support
 
 from parallax.envs.tasks import load_task, make_task_env
-from parallax.harness.conformance.resuming import check_killed_run
+from parallax.harness.conformance.run_folders import check_killed_run
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe

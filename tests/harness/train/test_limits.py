@@ -39,6 +39,12 @@ TOO_LARGE = {
         r"hyperparameters.buffer_size=1000000000000 .* take 14.5 TiB, .*buffer_size=536870912 or",
     ),
     "batch_size": (off_policy(batch_size=10**300), r"hyperparameters.batch_size=1000"),
+    "epochs": (support.spec(hyperparameters={"epochs": 10**5 + 1}), r"epochs=100001 .*=100000 or"),
+    "gradient_steps": (
+        dataclasses.replace(off_policy(gradient_steps=10**6), steps=10**9, eval_every=10**6),
+        r"gradient_steps=1000000 is too large: an update would hardly end",
+    ),
+    "layers": (off_policy(hidden_sizes=[1] * 1001), r"hidden_sizes has 1,001 layers, .* 1,000 or"),
     "hidden_sizes": (off_policy(hidden_sizes=[10**6, 10**6]), r"use smaller layers"),
 }
 

@@ -1,0 +1,207 @@
+"""Variance components of scores: noise of evaluations, and recipes crossed with implementations.
+
+Evaluating few episodes adds variance to that between seeds. A crossed design trains the recipes of
+several frameworks in several frameworks: it separates the effect of a recipe from that of an
+implementation and measures their interaction, which levels of alignment cannot.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.stats.decomposition import (
+    CrossedVariance,
+    VarianceComponents,
+    estimate_components,
+    estimate_crossed_variance,
+)
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.endpoints import find_solved_scale
+from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.options import VerdictOptions
+
+NEGLIGIBLE_NOISE = 0.1  # of the variance between seeds
+MAX_COST = 0.02  # of the time of training
+MIN_SEEDS, MIN_EPISODES = 3, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationNoise:
+    """Evaluation noise in one setting, over its frameworks.
+
+    Attributes:
+        components: Means over frameworks, weighted by their degrees of freedom.
+        cost: Share of a run's time that its evaluations took; NaN if not recorded.
+        proposed: Episodes that make noise less than a tenth of the variance between seeds, or as
+            many as cost 2% of training, whichever is less; infinite if neither is known.
+        is_limited_by_cost: Whether the cost decided.
+    """
+
+    cell: StudyCell
+    frameworks: int
+    components: VarianceComponents
+    cost: float
+    proposed: float
+    is_limited_by_cost: bool
+
+
+def measure_evaluation_noise(
+    groups: Iterable[ScoreGroup], options: VerdictOptions
+) -> tuple[EvaluationNoise, ...]:
+    """Measure the evaluation noise of every setting with enough seeds and episodes.
+
+    Args:
+        groups: Scores and their runs.
+        options: The endpoint; the result is empty for steps to a threshold, which have no model.
+    """
+    found: dict[StudyCell, list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]] = (
+        collections.defaultdict(list)
+    )
+    for group in groups:
+        components = _measure_group(group, options)
+        if components is not None:
+            found[group.cell].append((components, group.runs))
+    return tuple(_combine_components(cell, found[cell]) for cell in sorted(found))
+
+
+def _measure_group(group: ScoreGroup, options: VerdictOptions) -> VarianceComponents | None:
+    endpoint = options.chosen_endpoint
+    enough = group.n >= MIN_SEEDS and len(group.runs) == group.n and group.scores is not None
+    if endpoint.is_steps or not enough:
+        return None
+    if min(run.results.shape[1] for run in group.runs) < MIN_EPISODES:
+        return None
+    assert group.scores is not None
+    weights = [endpoint.compute_weights(run.timesteps) for run in group.runs]
+    return estimate_components([run.results for run in group.runs], weights, group.scores)
+
+
+def _combine_components(
+    cell: StudyCell, parts: list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]
+) -> EvaluationNoise:
+    freedom = np.array([part.n - 1 for part, _ in parts], dtype=np.float64)
+    total, noise = (
+        float(np.average([getattr(part, name) for part, _ in parts], weights=freedom))
+        for name in ("total", "noise")
+    )
+    episodes = min(part.episodes for part, _ in parts)
+    both = VarianceComponents(sum(part.n for part, _ in parts), episodes, total, noise)
+    shares = [share for _, runs in parts for run in runs if not math.isnan(share := _get_cost(run))]
+    cost = float(np.mean(shares)) if shares else math.nan
+    needed = both.propose_episodes(NEGLIGIBLE_NOISE)
+    # Evaluations took `cost` of a run's time, and their time is proportional to their episodes.
+    most = math.floor(episodes * MAX_COST * (1 - cost) / cost) if cost > 0 else math.inf
+    limited = max(most, episodes) < needed
+    return EvaluationNoise(
+        cell, len(parts), both, cost, max(most, episodes) if limited else needed, limited
+    )
+
+
+def _get_cost(run: CompletedRun) -> float:
+    """Share of the run's time that evaluations took; NaN if unknown."""
+    if math.isnan(run.seconds) or not run.seconds or math.isnan(run.evaluation_seconds):
+        return math.nan
+    return min(1.0, run.evaluation_seconds / run.seconds)
+
+
+_CROSSED_RESAMPLES = 2000
+_MIN_CROSSED_SEEDS = 2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CrossedDesign:
+    """Scores of all recipes in all implementations, on one task.
+
+    Attributes:
+        scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved.
+        low: Lower ends of their 95% bootstrap intervals over seeds, in the order of the
+            attributes of `CrossedVariance`.
+    """
+
+    algorithm: str
+    env: str
+    recipes: tuple[str, ...]
+    frameworks: tuple[str, ...]
+    scores: FloatArray
+    variance: CrossedVariance
+    low: FloatArray
+    high: FloatArray
+
+
+def judge_crossed_designs(
+    groups: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[CrossedDesign, ...]:
+    """Judge every task on which two or more recipes of frameworks were run at `exact`.
+
+    Each cell is cut to the number of seeds of the smallest one, so that the layout is balanced.
+    """
+    found: dict[tuple[str, ...], dict[tuple[str, str], ScoreGroup]] = collections.defaultdict(dict)
+    names = {group.framework for group in groups}
+    for group in groups:
+        cell = group.cell
+        if group.n >= _MIN_CROSSED_SEEDS and group.runs and cell.hps in names:
+            spec = group.runs[0].spec
+            if spec.get("alignment") == "exact" and spec.get("intervention", "none") == "none":
+                key = (cell.study, cell.algorithm, cell.env, cell.variant)
+                found[key][cell.hps, group.framework] = group
+    designs = [_judge_design(cells, options) for _, cells in sorted(found.items())]
+    return tuple(design for design in designs if design is not None)
+
+
+def _judge_design(
+    cells: dict[tuple[str, str], ScoreGroup], options: VerdictOptions
+) -> CrossedDesign | None:
+    recipes = tuple(sorted({recipe for recipe, _ in cells}))
+    frameworks = tuple(sorted({name for _, name in cells}))
+    cell = next(iter(cells.values())).cell
+    scale = find_solved_scale(cell, options)
+    size = min(group.n for group in cells.values())
+    # A cell without runs makes the layout unbalanced: its recipe or framework has yet to be run.
+    if scale is None or min(len(recipes), len(frameworks)) < 2:
+        return None
+    if len(cells) < len(recipes) * len(frameworks):
+        return None
+    scores = np.array(
+        [
+            [
+                (np.asarray(cells[one, name].scores)[:size] - scale.zero) / scale.width
+                for name in frameworks
+            ]
+            for one in recipes
+        ]
+    )
+    low, high = _bootstrap_components(scores, np.random.default_rng(options.seed))
+    estimate = estimate_crossed_variance(scores)
+    return CrossedDesign(cell.algorithm, cell.env, recipes, frameworks, scores, estimate, low, high)
+
+
+def _bootstrap_components(
+    scores: FloatArray, generator: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return basic bootstrap intervals over seeds (Davison & Hinkley 1997, section 5.2).
+
+    Deviations from the means of cells are scaled so that their variance grows by n / (n - 1), since
+    resampling n values makes it too small. The bootstrap treats the observed means as true ones.
+    """
+    n = scores.shape[2]
+    means = scores.mean(axis=2, keepdims=True)
+    wide = means + (scores - means) * np.sqrt(n / (n - 1))
+    draws = np.empty((_CROSSED_RESAMPLES, 4))
+    for number in range(_CROSSED_RESAMPLES):
+        places = generator.integers(n, size=scores.shape)
+        draws[number] = _to_array(
+            estimate_crossed_variance(np.take_along_axis(wide, places, axis=2))
+        )
+    estimate = _to_array(estimate_crossed_variance(scores))
+    # The bootstrap's true means are the observed ones, whose interaction includes seed noise.
+    world = estimate + estimate[3] * np.array([0.0, 0.0, 1 / n, 0.0])
+    below, above = np.quantile(draws - world, [0.025, 0.975], axis=0)
+    return estimate - above, estimate - below
+
+
+def _to_array(variance: CrossedVariance) -> FloatArray:
+    return np.array(dataclasses.astuple(variance), dtype=np.float64)
