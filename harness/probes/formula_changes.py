@@ -268,6 +268,10 @@ RARE_CHOICES = ("the observation that", "the action that", "the value of the", *
 """First words of choices that are tried late: of one network alone, which likelier ones imitate."""
 MIN_WRONG_NUMBERS = 3
 """Fewest wrong numbers for changes of some rows or of two choices: fewer may fit by chance."""
+N_SOLVED, N_SECANTS, MAX_ROUGHNESS = 3, 12, 0.08
+"""Updates in which a quantity is solved for, steps of this, and largest roughness of a function."""
+N_BINS, MIN_BINS = 60, 10
+"""Places along a quantity at which its function is read, and fewest of them."""
 MIN_ROWS, MOST = 20, 0.9
 """Fewest wrong numbers, and least share of them, for changes that do not give all of them."""
 
@@ -299,6 +303,7 @@ def find_changed_quantity(
         search.find_use_or_pairs,
         search.find_partial_change,
         search.find_change_of_most,
+        search.find_function,
     )
     compared = [search.compare(base) for base in bases]
     found = (find(base) for find, base in itertools.product(stages, compared))
@@ -380,9 +385,23 @@ class _FormulaSearch:
         changes = [c for c, _ in base.firsts.values() if c.use < 0 and not c.pairs]
         rows = [name for name in base.plain[0].rows if self._can_reach(name, base)]
         choices = [change for change in changes if change.choices]
+        near = {c.words for c in choices if self._is_nearer(base, base.firsts[c.words][1])}
+        pairs = [
+            pair
+            for pair in itertools.combinations(choices, 2)
+            if near & {change.words for change in pair}
+        ]
         if rows and base.wrong[0].any() and self._is_rowwise(base):
             changes = [c for c in changes if self._match(base, c, 0)[base.wrong[0]].all()]
-        return self._find(_list_partial_changes(rows, changes, choices), base, is_partial=True)
+        return self._find(_list_partial_changes(rows, changes, pairs), base, is_partial=True)
+
+    def _is_nearer(self, base: _Baseline, numbers: Array | None) -> bool:
+        # Whether numbers are nearer to the measured ones than those without a change, on average.
+        due = self.measured[0] / base.factor
+        rests = (
+            np.abs(each - due).sum() for each in (numbers, base.numbers[0]) if each is not None
+        )
+        return numbers is not None and bool(next(rests) < next(rests))
 
     def find_change_of_most(self, base: _Baseline) -> str | None:
         """Return the change that gives most of the wrong numbers, and leaves few others."""
@@ -396,6 +415,80 @@ class _FormulaSearch:
                 right = sum(int(m[w].sum()) for m, w in zip(matches, base.wrong, strict=True))
                 return f"{change.words}, for {right} of {base.n_wrong} wrong numbers"
         return None
+
+    def find_function(self, base: _Baseline) -> str | None:
+        """Return which quantity is another function of itself, whatever the function is.
+
+        The values that a quantity must have for the measured numbers are solved for, row by row.
+        If they change smoothly along the quantity, it is a function of nothing else; if they do
+        along another one, this is added to it, or multiplies it.
+        """
+        if base.n_wrong < MIN_ROWS:
+            return None
+        given = [n for n, x in base.plain[0].values.items() if x.ndim == 1 and len(x) > 1]
+        solved = {name: self._solve(base, name) for name in given}
+        known = {name: each for name, each in solved.items() if each is not None}
+        fits = {name: _measure_roughness(x, y - x) for name, (_, x, y) in known.items()}
+        if fits and min(fits.values()) < MAX_ROUGHNESS:
+            name = min(fits, key=fits.__getitem__)
+            _, x, y = known[name]
+            shown = np.argsort(x)[[len(x) // 4, len(x) // 2, -1 - len(x) // 4]]
+            examples = ", ".join(f"{y[i]:.3g} at {x[i]:.3g}" for i in shown)
+            return f"{name} is another function of itself: {examples}"
+        for (name, (rows, x, y)), other in itertools.product(known.items(), given):
+            of_all = zip(base.plain, rows, strict=False)
+            along = np.concatenate([q.values[other].detach().numpy()[at] for q, at in of_all])
+            ratio = y / np.where(x, x, np.nan)
+            if other != name and _measure_roughness(along, y - x) < MAX_ROUGHNESS:
+                return f"to {name} a function of {other} is added"
+            if other != name and _measure_roughness(along, ratio) < MAX_ROUGHNESS:
+                return f"{name} is multiplied by a function of {other}"
+        return None
+
+    def _solve(
+        self, base: _Baseline, name: str
+    ) -> tuple[list[NDArray[np.intp]], Array, Array] | None:
+        """Return rows of some updates, a quantity's values and those that give the numbers."""
+        found = []
+        for number in range(len(self.parts))[:N_SOLVED]:
+            x = base.plain[number].values[name].detach().numpy()
+            solved = self._solve_update(base, name, number, x)
+            if solved is None:
+                return None
+            rows, y = solved
+            found.append((rows, x[rows], y))
+        rows_of_all, *arrays = zip(*found, strict=True)
+        x, y = (np.concatenate(each) for each in arrays)
+        return [*rows_of_all], x, y
+
+    def _solve_update(
+        self, base: _Baseline, name: str, number: int, x: Array
+    ) -> tuple[NDArray[np.intp], Array] | None:
+        # The secant method in all rows at once, if each number depends on one row of its own.
+        due, plain = self.measured[number].ravel() / base.factor, base.numbers[number].ravel()
+        places, spread = np.arange(1, len(x) + 1), max(float(np.std(x)), 1e-6)
+
+        def compute(values: Array) -> Array:
+            given = {name: _make_replacement(lambda _: torch.as_tensor(values))}
+            numbers = self._compute(base, FormulaChange("", given), number)
+            return plain if numbers is None else numbers.ravel()
+
+        bits = [1 << bit for bit in range(len(x).bit_length())]
+        moved = [compute(x + spread * ((places & bit) > 0)) != plain for bit in bits]
+        rows = sum(bit * each.astype(int) for bit, each in zip(bits, moved, strict=True)) - 1
+        if len({*rows}) < len(rows) or rows.min(initial=0) < 0 or rows.max(initial=0) >= len(x):
+            return None
+        one, first, other = x[rows], plain, x[rows] + 0.1 * spread
+        values = x.copy()
+        for _ in range(N_SECANTS):
+            values[rows] = other
+            second = compute(values)
+            with np.errstate(all="ignore"):
+                way = (due - second) * (other - one) / (second - first)
+            step = np.clip(np.nan_to_num(way, posinf=0, neginf=0), -2 * spread, 2 * spread)
+            one, first, other = other, second, other + step
+        rest = np.abs(first - due) > MAX_DISTANCE * np.abs(due).max()
+        return None if rest.any() else (rows, one)
 
     def _is_most(self, base: _Baseline, matches: Sequence[NDArray[np.bool_]]) -> bool:
         found, wrong = (
@@ -505,6 +598,28 @@ def _compute_numbers(part: Formula, quantities: FormulaQuantities, watches: bool
         return np.asarray(part(quantities).detach().numpy())
 
 
+def _measure_roughness(x: Array, y: Array) -> float:
+    """Return how far numbers are from the line between their neighbours along another quantity.
+
+    It is 0 for a line and about 1 for numbers without any relation, as a share of their spread.
+    """
+    if not np.isfinite(y).all() or np.mean(np.abs(y) > MAX_DISTANCE * np.ptp(x)) < MOST / 2:
+        return np.inf
+    # A row that is in several updates has one place.
+    bins = np.unique(np.round(N_BINS * (x - x.min()) / max(np.ptp(x), 1e-12)), return_inverse=True)[
+        1
+    ]
+    size = np.bincount(bins)
+    along, (x, y) = y, (np.bincount(bins, weights=each) / size for each in (x, y))
+    within = float(np.abs(along - y[bins]).mean())
+    spread = float(np.abs(y - np.median(y)).mean())
+    if len(x) < MIN_BINS or spread < MAX_DISTANCE * np.ptp(x):
+        return np.inf
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    between = y[:-2] + share * (y[2:] - y[:-2])
+    return max(float(np.abs(y[1:-1] - between).mean()), within) / spread
+
+
 def _compute_median_ratio(measured: Sequence[Array], numbers: Sequence[Array]) -> float:
     pairs = zip(measured, numbers, strict=True)
     ratios = np.concatenate([(m / np.where(n, n, np.nan)).ravel() for m, n in pairs])
@@ -571,7 +686,7 @@ def _list_means(base: _Baseline, axes: tuple[str, str]) -> Iterator[FormulaChang
         yield FormulaChange(f"{name} {of_all}", {name: nothing}, pairs=True)
     mean = _make_replacement(lambda x: x.mean(0))
     for one, other in itertools.combinations(rowed, 2):
-        words = f"{one} and {other} are their means over the {axes[0]}"
+        words = f"{one} and {other} are their means over the {axes[0]}, as if paired with all rows"
         yield FormulaChange(words, {one: mean, other: mean})
 
 
@@ -609,12 +724,14 @@ def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
 
 
 def _list_partial_changes(
-    rows: Sequence[str], changes: Sequence[FormulaChange], choices: Sequence[FormulaChange]
+    rows: Sequence[str],
+    changes: Sequence[FormulaChange],
+    pairs: Sequence[tuple[FormulaChange, FormulaChange]],
 ) -> Iterator[FormulaChange]:
     # Changes of some rows only, and two choices at once.
     for name, change in itertools.product(rows, changes):
         yield dataclasses.replace(change, words=f"{change.words}, {name}", rows=name)
-    for one, other in itertools.combinations(choices, 2):
+    for one, other in pairs:
         if one.choices.keys() != other.choices.keys():
             words = f"{one.words}; {other.words}"
             yield FormulaChange(words, choices={**one.choices, **other.choices})

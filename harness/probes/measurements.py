@@ -171,6 +171,17 @@ def describe_critic_actions(run: ProbeRun) -> str:
     fitted = basis @ np.linalg.lstsq(basis, seen.actions, rcond=None)[0]
     if np.abs(fitted - seen.actions).max() < 1e-3 * np.abs(seen.actions).max():
         return ""
+    ends = np.array([t.end for t in run.transitions]).reshape(-1, run.experiment.n_envs)
+    rows = find_transition_rows(run, seen.observations)
+    for of, others in list_other_rows(ends).items():
+        basis = np.hstack([run.get_actions()[others.ravel()[rows]], np.ones((len(taken), 1))])
+        chosen = np.arange(len(rows))
+        for _ in range(3):  # a place beyond the first or last one has other actions
+            fit = np.linalg.lstsq(basis[chosen], seen.actions[chosen], rcond=None)[0]
+            apart = np.abs(basis @ fit - seen.actions).max(axis=1)
+            chosen = np.argsort(apart)[: max(len(rows) * 9 // 10, 4)]
+        if apart[chosen].max() < 1e-3 * np.abs(seen.actions).max():
+            return f"critics learn from the actions of {of} in place of those that were taken"
     names = {"policy": "the policy", "policy_target": "the target policy"}
     head = "mean" if run.experiment.algorithm == "sac" else "out"
     for name, whose in names.items():

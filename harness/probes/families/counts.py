@@ -40,7 +40,9 @@ def compare_counts(
     words = []
     for name, number, right in zip(names, found, due, strict=True):
         times = [unit for unit, size in units.items() if size > 1 and number == size * right > 0]
-        shares = [unit for unit, size in units.items() if size > 1 and number * size == right > 0]
+        shares = [
+            unit for unit, size in units.items() if size > 1 < number and number * size == right
+        ]
         if number == NO_EVENT != right:
             words.append(f"{name}: never")
         elif times and number != right:
@@ -58,12 +60,16 @@ def compare_counts(
 
 def describe_delays(run: ProbeRun) -> list[str]:
     """Return after how many critic steps delayed events happen, if not after as many as due."""
-    steps, delay = run.record.steps, getattr(run.hyperparameters, "policy_delay", 0)
+    is_dqn = run.experiment.algorithm == "dqn"
+    steps, delay = run.record.steps, getattr(run.hyperparameters, "policy_delay", 1)
     critics_of = [0, *np.cumsum(["critic1" in step.networks for step in steps])]
     policy = [critics_of[i] for i, step in enumerate(steps) if "policy" in step.networks]
     moves = [critics_of[i] for _, i, name in run.record.target_moves if name == "critic1_target"]
-    due = range(delay, critics_of[-1] + 1, delay) if delay else ()
+    due = () if is_dqn else range(delay, critics_of[-1] + 1, delay)
     words = [describe_optimizers(run)] if critics_of[-1] else []
+    every = run.hyperparameters.target_interval_in_updates() if is_dqn else None
+    if every and len(moves) == 1 and critics_of[-1] - moves[0] > 2 * every:
+        words.append("one target update and none later, as if their counter stood still")
     if len(due) and not policy and not moves:
         words.append("no delayed event, as if their counter stood still or began anew each time")
     for name, at in (("policy steps", policy), ("target updates", moves)):

@@ -249,12 +249,12 @@ def explain_normalized_advantages(
     def compute_weights(q: FormulaQuantities, raw: Array, known: NDArray[np.bool_]) -> Tensor:
         advantage, whole = q.name("the advantage", raw), torch.as_tensor(every)
         pools = {
-            "by the deviation of the minibatch, with n in the denominator": (advantage, whole, 0),
-            "with n - 1 in the denominator": (advantage, whole, 1),
+            "over the minibatch, with n in the denominator": (advantage, whole, 0),
+            "over the minibatch, with n - 1 in the denominator": (advantage, whole, 1),
             "over the whole rollout, with n in the denominator": (whole, advantage, 0),
             "over the whole rollout, with n - 1 in the denominator": (whole, advantage, 1),
         }
-        pool, other, ddof = q.choose("advantages are standardized", pools, [*pools][1:])
+        pool, other, ddof = q.choose("standardization", pools, [*pools][1:])
         means = {
             "the mean of these": pool.mean(),
             "0": 0 * pool.mean(),
