@@ -557,14 +557,21 @@ class _FormulaSearch:
     def _list_factors(self, base: _Baseline) -> Iterator[FormulaChange]:
         # If the formula is linear in a quantity, the factor is that of the distance from 0.
         number = base.numbers[0]
-        for name in base.plain[0].values:
-            without = self._compute(base, _make_factor_change(name, 0), 0)
+        groups = base.plain[0].groups
+        for name in (*base.plain[0].values, *groups):
+            members = groups.get(name, (name,))
+            nothing = dict.fromkeys(members, _make_product(0))
+            without = self._compute(base, FormulaChange("", nothing), 0)
             assert without is not None
             way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
             share = float(rest @ way) / max(float(way @ way), 1e-30)
             for words, factor in _BASES.items():
-                yield FormulaChange(f"{name} {words}", {name: _make_product(factor)})
-            yield from (_make_factor_change(name, each) for each in (share, 0.25, 4.0))
+                yield FormulaChange(
+                    f"{name} {words}", dict.fromkeys(members, _make_product(factor))
+                )
+            for factor in (share, 0.25, 4.0):
+                words, product = f"{name} counts {factor:.4g} times", _make_product(factor)
+                yield FormulaChange(words, dict.fromkeys(members, product))
 
     def _list_uses(self, base: _Baseline) -> Iterator[FormulaChange]:
         # Changes of one of several uses that have an effect on the numbers.
@@ -647,10 +654,6 @@ _BASES = {
     "counts 1.443 times, as with logarithms to base 2": 1 / float(np.log(2)),
 }
 """Factors of exponents and logarithms with another base."""
-
-
-def _make_factor_change(name: str, factor: float) -> FormulaChange:
-    return FormulaChange(f"{name} counts {factor:.4g} times", {name: _make_product(factor)})
 
 
 def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:

@@ -62,9 +62,6 @@ def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement
         / (every.std() + NORMALIZATION_EPS),
         "standardised over the whole rollout, by the sample deviation (n - 1)": (raw - every.mean())
         / (every.std(ddof=1) + NORMALIZATION_EPS),
-        "not standardised": raw,
-        "divided by the deviation, but not centred": raw / (raw.std(ddof=1) + NORMALIZATION_EPS),
-        "centred, but not divided by the deviation": raw - raw.mean(),
     }
     found = measurements.sort_measurement(
         measured, formulas.standardize_advantages(raw), AnswerAxis("raw advantage", raw), others
