@@ -464,8 +464,12 @@ def describe_detour(run: ProbeRun, name: str) -> str:
         if abs(own + share - 1) < MAX_DETOUR * abs(share):
             words = describe_share(share, tau)
             return f"move by {share:.3g}{words} to {whose} in place of {network}"
-        parts = [f"{x:.4g}{describe_share(x, tau)} times" for x in (own, share)]
-        return f"become {parts[0]} themselves plus {parts[1]} {whose}"
+        is_due = np.isclose(own, 1 - tau, rtol=SHARE_TOLERANCE)
+        kept = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
+        return (
+            f"become {kept} times themselves plus {share:.4g}{describe_share(share, tau)} "
+            f"times {whose}"
+        )
     return ""
 
 

@@ -326,8 +326,8 @@ class TrainingRecorder(abc.ABC):
     def _list_held_networks(self, event: BeforeOptimizerStep) -> tuple[str, ...]:
         networks = self._networks
         places = {p.place for group in event.groups for p in group.parameters}
-        names = [n for n in (networks.names if networks else ()) if networks.place(n) in places]
-        return tuple(dict.fromkeys(name.split(".")[0] for name in names))
+        held = [n for n in networks.names if networks.place(n) in places] if networks else ()
+        return tuple(dict.fromkeys(name.split(".")[0] for name in held))
 
     def _read_step(
         self, event: BeforeOptimizerStep, save: bool
