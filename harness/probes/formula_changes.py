@@ -272,6 +272,8 @@ N_SOLVED, N_SECANTS, MAX_ROUGHNESS = 3, 12, 0.08
 """Updates in which a quantity is solved for, steps of this, and largest roughness of a function."""
 N_BINS, MIN_BINS = 60, 10
 """Places along a quantity at which its function is read, and fewest of them."""
+NEARER = 0.9
+"""Share of its distance to which one of two choices at once must bring the formula."""
 MIN_ROWS, MOST = 20, 0.9
 """Fewest wrong numbers, and least share of them, for changes that do not give all of them."""
 
@@ -359,7 +361,7 @@ class _FormulaSearch:
         # If the loss has another factor than the paper's, most numbers have it alone.
         factor = _compute_median_ratio(self.measured, numbers) if self._has_free_factor else 1.0
         apart = [np.abs(m - factor * n) for n, m in zip(numbers, self.measured, strict=True)]
-        room = MAX_DISTANCE_SHARE * max(float(each.max()) for each in apart)
+        room = MAX_DISTANCE_SHARE * max(float(each.max(initial=0.0)) for each in apart)
         wrong = [each > room for each in apart]
         return _Baseline(choices, plain, numbers, self._measure_all(numbers), wrong, factor)
 
@@ -398,10 +400,10 @@ class _FormulaSearch:
     def _is_nearer(self, base: _Baseline, numbers: Array | None) -> bool:
         # Whether numbers are nearer to the measured ones than those without a change, on average.
         due = self.measured[0] / base.factor
-        rests = (
-            np.abs(each - due).sum() for each in (numbers, base.numbers[0]) if each is not None
-        )
-        return numbers is not None and bool(next(rests) < next(rests))
+        if numbers is None:
+            return False
+        rest, plain = (np.abs(each - due).sum() for each in (numbers, base.numbers[0]))
+        return bool(rest < NEARER * plain)
 
     def find_change_of_most(self, base: _Baseline) -> str | None:
         """Return the change that gives most of the wrong numbers, and leaves few others."""

@@ -65,7 +65,7 @@ def describe_delays(run: ProbeRun) -> list[str]:
     critics_of = [0, *np.cumsum(["critic1" in step.networks for step in steps])]
     policy = [critics_of[i] for i, step in enumerate(steps) if "policy" in step.networks]
     moves = [critics_of[i] for _, i, name in run.record.target_moves if name == "critic1_target"]
-    due = () if is_dqn else range(delay, critics_of[-1] + 1, delay)
+    due = () if run.experiment.algorithm != "td3" else range(delay, critics_of[-1] + 1, delay)
     words = [describe_optimizers(run)] if critics_of[-1] else []
     every = run.hyperparameters.target_interval_in_updates() if is_dqn else None
     if every and len(moves) == 1 and critics_of[-1] - moves[0] > 2 * every:
