@@ -465,9 +465,9 @@ def describe_detour(run: ProbeRun, name: str) -> str:
             words = describe_share(share, tau)
             return f"move by {share:.3g}{words} to {whose} in place of {network}"
         is_due = np.isclose(own, 1 - tau, rtol=SHARE_TOLERANCE)
-        kept = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
+        rest = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
         return (
-            f"become {kept} times themselves plus {share:.4g}{describe_share(share, tau)} "
+            f"become {rest} times themselves plus {share:.4g}{describe_share(share, tau)} "
             f"times {whose}"
         )
     return ""
@@ -502,14 +502,16 @@ def describe_optimizers(run: ProbeRun) -> str:
     An optimizer has one network, both critics, or all networks.
     """
     trained = {name.split(".")[0] for name in run.record.created if "_target." not in name}
-    steps = collections.Counter(step.held or step.networks for step in run.record.steps)
+    steps = collections.Counter(step.assigned or step.networks for step in run.record.steps)
     critics_of = {name for name in trained if name.startswith("critic")}
     usual = [critics_of, trained, *({name} for name in trained)]
     missing = trained - {name for step in run.record.steps for name in step.networks}
-    several = {name for name in trained if sum(name in held for held in steps) > 1}
-    if all(set(held) in usual for held in steps) and not missing and not several:
+    several = {name for name in trained if sum(name in assigned for assigned in steps) > 1}
+    if all(set(assigned) in usual for assigned in steps) and not missing and not several:
         return ""
-    words = [f"{' and '.join(held) or 'no network'} ({n} steps)" for held, n in steps.items()]
+    words = [
+        f"{' and '.join(assigned) or 'no network'} ({n} steps)" for assigned, n in steps.items()
+    ]
     return f"optimizers hold the weights of {', '.join(words)}"
 
 

@@ -79,8 +79,8 @@ class OptimizerStepRecord:
         after: All networks after the step; saved for the first steps only.
         critic_inputs: Inputs of critics since the step before, each float[rows, observations +
             actions]; saved for the first steps only.
-        held: Canonical names of the networks whose weights it has, also of those that it does not
-            move, since they have no gradient.
+        assigned: Canonical names of the networks whose weights it has, also of those without a
+            gradient, which it does not move.
     """
 
     env_steps: int
@@ -92,7 +92,7 @@ class OptimizerStepRecord:
     before: Parameters
     after: Parameters
     critic_inputs: tuple[Array, ...] = ()
-    held: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

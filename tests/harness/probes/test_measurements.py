@@ -75,13 +75,13 @@ def test_a_share_is_described_as_a_function_of_tau(share, words):
     assert bool(describe_share(share, 0.05)) == bool(words) and describe_share(share, 1.0) == ""
 
 
-def make_delayed_run(held, policy_at, moves_at, n_steps=8):
+def make_delayed_run(assigned, policy_at, moves_at, n_steps=8):
     """Return a training whose policy steps and target moves are after some critic steps."""
     steps, moves = [], []
     for number in range(1, n_steps + 1):
-        steps.append(SimpleNamespace(networks=("critic1",), held=("critic1",)))
+        steps.append(SimpleNamespace(networks=("critic1",), assigned=("critic1",)))
         if number in policy_at:
-            steps.append(SimpleNamespace(networks=held[:1], held=held))
+            steps.append(SimpleNamespace(networks=assigned[:1], assigned=assigned))
         if number in moves_at:
             moves.append((number, len(steps), "critic1_target"))
     created = dict.fromkeys(("critic1.out.bias", "critic1_target.out.bias", "policy.out.bias"))
@@ -92,7 +92,7 @@ def make_delayed_run(held, policy_at, moves_at, n_steps=8):
 
 
 @pytest.mark.parametrize(
-    ("held", "policy_at", "moves_at", "words"),
+    ("assigned", "policy_at", "moves_at", "words"),
     [
         (("policy",), (2, 4, 6, 8), (2, 4, 6, 8), []),
         (
@@ -127,8 +127,10 @@ def make_delayed_run(held, policy_at, moves_at, n_steps=8):
         ),
     ],
 )
-def test_delays_and_optimizers_of_other_networks_are_described(held, policy_at, moves_at, words):
-    found = describe_delays(make_delayed_run(held, policy_at, moves_at))
+def test_delays_and_optimizers_of_other_networks_are_described(
+    assigned, policy_at, moves_at, words
+):
+    found = describe_delays(make_delayed_run(assigned, policy_at, moves_at))
     assert len(found) == len(words)
     assert all(text.startswith(start) for text, start in zip(found, words, strict=True))
 
