@@ -465,9 +465,9 @@ def describe_detour(run: ProbeRun, name: str) -> str:
             words = describe_share(share, tau)
             return f"move by {share:.3g}{words} to {whose} in place of {network}"
         is_due = np.isclose(own, 1 - tau, rtol=SHARE_TOLERANCE)
-        rest = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
+        part = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
         return (
-            f"become {rest} times themselves plus {share:.4g}{describe_share(share, tau)} "
+            f"become {part} times themselves plus {share:.4g}{describe_share(share, tau)} "
             f"times {whose}"
         )
     return ""
