@@ -7,6 +7,7 @@ there is one, is the description. Derivatives are PyTorch's, so a changed loss h
 """
 
 import dataclasses
+import functools
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from parallax.harness.contract.adapter import Array
 
@@ -46,9 +48,10 @@ _SHAPES: Mapping[str, Operation] = {
     "is its square root": lambda x: x.abs().sqrt() * x.sign(),
     "is its reciprocal": torch.reciprocal,
     "is its exponential": torch.exp,
-    "is its logarithm": lambda x: x.abs().clamp(min=1e-12).log(),
+    "is its logarithm, as without its exponential": lambda x: x.abs().clamp(min=1e-12).log(),
     "is one more": lambda x: x + 1,
     "is one less": lambda x: x - 1,
+    "is 1 plus its logarithm": lambda x: 1 + x.abs().clamp(min=1e-12).log(),
 }
 _OVER_ROWS: Mapping[str, Operation] = {
     "is its mean over the {rows}": lambda x: x.mean(0),
@@ -103,6 +106,8 @@ class FormulaChange:
         choices: Options that are chosen in place of the right ones, by the name of the choice.
         base: Options that are the right ones, if not the first, by the name of the choice.
         rows: Name of the only rows that are changed; empty for all.
+        use: Number of the only use of a quantity that is changed, from 0; -1 for all uses.
+        pairs: Whether each row has the changed quantities of all rows, one after another.
     """
 
     words: str
@@ -110,6 +115,8 @@ class FormulaChange:
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
     base: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rows: str = ""
+    use: int = -1
+    pairs: bool = False
 
 
 NO_CHANGE = FormulaChange("")
@@ -126,6 +133,7 @@ class FormulaQuantities:
         usual: Options that some implementation has in place of the right one, by choice.
         groups: Names of quantities of one kind, which one line of code may compute, by their name.
         rows: Rows to which alone a change may apply, bool[rows] or bool[steps, copies], by name.
+        uses: For each use of a quantity, what is computed from it, by its name.
     """
 
     def __init__(
@@ -140,14 +148,37 @@ class FormulaQuantities:
         self.usual: dict[str, Sequence[str]] = {}
         self.groups: dict[str, Sequence[str]] = {}
         self.rows: dict[str, Tensor] = {}
+        self.uses: dict[str, list[str]] = {}
+        self._named: dict[int, tuple[str, Tensor]] = {}
+        self._is_naming = False
 
     def name(self, name: str, value: Tensor | Array | float) -> Tensor:
         """Return the value of a named quantity, which may be changed."""
+        self._is_naming = True
         tensor = self.values[name] = torch.as_tensor(value, dtype=torch.float64)
-        if name not in self.change.operations:
-            return tensor
+        for consumers in self.uses.values():
+            consumers[:] = [name if each == "" else each for each in consumers]
+        if name in self.change.operations and self.change.use < 0:
+            tensor = self._change(name, tensor)
+        self._named.setdefault(id(tensor), (name, tensor))  # alive, so that no other has its id
+        self._is_naming = False
+        return tensor
+
+    def _change(self, name: str, tensor: Tensor) -> Tensor:
         changed = self.change.operations[name](tensor, self.plain).broadcast_to(tensor.shape)
         return self._limit_to_rows(changed, tensor)
+
+    def use(self, value: object) -> object:
+        """Return the argument of an operation, changed if it is the use that is to be changed."""
+        if isinstance(value, list | tuple):
+            return type(value)(self.use(each) for each in value)
+        name, _ = self._named.get(id(value), ("", None))
+        if self._is_naming or not name:
+            return value
+        uses = self.uses.setdefault(name, [])
+        uses.append("")
+        is_changed = name in self.change.operations and self.change.use == len(uses) - 1
+        return self._change(name, cast(Tensor, value)) if is_changed else value
 
     def _limit_to_rows(self, changed: Tensor, plain: Tensor) -> Tensor:
         mask = self.rows.get(self.change.rows)
@@ -188,6 +219,29 @@ class FormulaQuantities:
         return right if self.change.rows else chosen
 
 
+class _UseMode(TorchFunctionMode):
+    """Passes the arguments of each operation of PyTorch through the quantities of a formula."""
+
+    def __init__(self, quantities: FormulaQuantities) -> None:
+        super().__init__()
+        self.quantities = quantities
+
+    def __torch_function__(
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        is_operation = getattr(function, "__name__", "") not in _NO_OPERATIONS
+        given = cast(tuple[object, ...], self.quantities.use(args)) if is_operation else args
+        return function(*given, **(kwargs or {}))
+
+
+_NO_OPERATIONS = ("__get__", "__set__", "__len__", "grad", "requires_grad_", "dim", "numpy")
+"""Functions of PyTorch that compute nothing from their arguments."""
+
+
 def differentiate_loss(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return the derivatives of a loss; 0 by inputs that it does not depend on."""
     if not loss.requires_grad:
@@ -214,6 +268,14 @@ RARE_CHOICES = ("the observation that", "the action that", "the value of the", *
 """First words of choices that are tried late: of one network alone, which likelier ones imitate."""
 MIN_WRONG_NUMBERS = 3
 """Fewest wrong numbers for changes of some rows or of two choices: fewer may fit by chance."""
+N_SOLVED, N_SECANTS, MAX_ROUGHNESS = 3, 12, 0.08
+"""Updates in which a quantity is solved for, steps of this, and largest roughness of a function."""
+N_BINS, MIN_BINS = 60, 10
+"""Places along a quantity at which its function is read, and fewest of them."""
+NEARER = 0.9
+"""Share of its distance to which one of two choices at once must bring the formula."""
+MIN_ROWS, MOST = 20, 0.9
+"""Fewest wrong numbers, and least share of them, for changes that do not give all of them."""
 
 
 def find_changed_quantity(
@@ -238,9 +300,49 @@ def find_changed_quantity(
     parts[0](plain)
     usual = ({name: option} for name, of_one in plain.usual.items() for option in of_one)
     bases: tuple[dict[str, str], ...] = ({}, *usual)
-    ways = itertools.product((False, True), bases)
-    found = (search.find_change(base, is_partial) for is_partial, base in ways)
+    stages = (
+        search.find_single_change,
+        search.find_use_or_pairs,
+        search.find_partial_change,
+        search.find_change_of_most,
+        search.find_function,
+    )
+    compared = [search.compare(base) for base in bases]
+    found = (find(base) for find, base in itertools.product(stages, compared))
     return next((words for words in found if words is not None), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Baseline:
+    """Formulas with some options in place of the right ones.
+
+    Attributes:
+        choices: These options, by the name of the choice.
+        plain: Quantities of the formula of each update.
+        numbers: Its numbers.
+        distance: Their distance from the measured ones.
+        wrong: Which of them differ.
+        factor: Factor of the measured numbers that most have alone, if it is free.
+        firsts: Numbers of the first update by a change's words, None if it does not fit shapes.
+    """
+
+    choices: Mapping[str, str]
+    plain: Sequence[FormulaQuantities]
+    numbers: Sequence[Array]
+    distance: float
+    wrong: Sequence[NDArray[np.bool_]]
+    factor: float
+    firsts: dict[str, tuple[FormulaChange, Array | None]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def most(self) -> float:
+        """Largest distance of a formula that counts as the right one."""
+        return min(MAX_DISTANCE, MAX_DISTANCE_SHARE * self.distance)
+
+    @property
+    def n_wrong(self) -> int:
+        """Number of wrong numbers."""
+        return sum(int(each.sum()) for each in self.wrong)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,98 +354,308 @@ class _FormulaSearch:
     measure_distance: MeasureDistance
     axes: tuple[str, str]
 
-    def find_change(self, base: Mapping[str, str], is_partial: bool) -> str | None:
-        """Return the change of a formula with some other options, "" for none; None if not found.
+    def compare(self, choices: Mapping[str, str]) -> _Baseline:
+        """Return the formulas with some options in place of the right ones, by choice."""
+        plain = [FormulaQuantities(FormulaChange("", base=choices)) for _ in self.parts]
+        numbers = [_compute_numbers(*each) for each in zip(self.parts, plain, strict=True)]
+        # If the loss has another factor than the paper's, most numbers have it alone.
+        factor = _compute_median_ratio(self.measured, numbers) if self._has_free_factor else 1.0
+        apart = [np.abs(m - factor * n) for n, m in zip(numbers, self.measured, strict=True)]
+        room = MAX_DISTANCE_SHARE * max(float(each.max(initial=0.0)) for each in apart)
+        wrong = [each > room for each in apart]
+        return _Baseline(choices, plain, numbers, self._measure_all(numbers), wrong, factor)
 
-        Args:
-            base: Options in place of the right ones, by the name of the choice.
-            is_partial: Whether changes of some rows and of two choices are tried, not single ones.
-        """
-        plain = [FormulaQuantities(FormulaChange("", base=base)) for _ in self.parts]
-        numbers = [
-            _compute_numbers(part, each) for part, each in zip(self.parts, plain, strict=True)
-        ]
-        distance = self._measure_all(numbers)
-        if distance <= MAX_DISTANCE:
+    @property
+    def _has_free_factor(self) -> bool:
+        return self.measure_distance(2 * self.measured[0], self.measured[0]) < MAX_DISTANCE
+
+    def find_single_change(self, base: _Baseline) -> str | None:
+        """Return the change of one quantity or choice, "" for none; None if not found."""
+        if base.distance <= MAX_DISTANCE:
             return ""
-        most = min(MAX_DISTANCE, MAX_DISTANCE_SHARE * distance)
-        changes = [*_list_changes(plain[0], self.axes), *self._list_factors(plain[0], numbers[0])]
-        tried: Iterable[FormulaChange] = changes
-        if is_partial:
-            wrong = self._find_wrong_numbers(numbers)
-            if sum(int(each.sum()) for each in wrong) < MIN_WRONG_NUMBERS:
+        return self._find(_list_changes(base.plain[0], self.axes), base)
+
+    def find_use_or_pairs(self, base: _Baseline) -> str | None:
+        """Return a factor, or a change of one use of a quantity or of pairs of rows."""
+        changes = (self._list_factors(base), self._list_uses(base), _list_means(base, self.axes))
+        return self._find(itertools.chain(*changes), base)
+
+    def find_partial_change(self, base: _Baseline) -> str | None:
+        """Return the change of some rows only, or of two choices."""
+        if base.n_wrong < MIN_WRONG_NUMBERS:
+            return None
+        changes = [c for c, _ in base.firsts.values() if c.use < 0 and not c.pairs]
+        rows = [name for name in base.plain[0].rows if self._can_reach(name, base)]
+        choices = [change for change in changes if change.choices]
+        near = {c.words for c in choices if self._is_nearer(base, base.firsts[c.words][1])}
+        pairs = [
+            pair
+            for pair in itertools.combinations(choices, 2)
+            if near & {change.words for change in pair}
+        ]
+        if rows and base.wrong[0].any() and self._is_rowwise(base):
+            changes = [c for c in changes if self._match(base, c, 0)[base.wrong[0]].all()]
+        return self._find(_list_partial_changes(rows, changes, pairs), base, is_partial=True)
+
+    def _is_nearer(self, base: _Baseline, numbers: Array | None) -> bool:
+        # Whether numbers are nearer to the measured ones than those without a change, on average.
+        due = self.measured[0] / base.factor
+        if numbers is None:
+            return False
+        rest, plain = (np.abs(each - due).sum() for each in (numbers, base.numbers[0]))
+        return bool(rest < NEARER * plain)
+
+    def find_change_of_most(self, base: _Baseline) -> str | None:
+        """Return the change that gives most of the wrong numbers, and leaves few others."""
+        if base.n_wrong < MIN_ROWS:
+            return None
+        for change, _ in base.firsts.values():
+            if not self._is_most(base, [self._match(base, change, 0)]):
+                continue
+            matches = [self._match(base, change, number) for number in range(len(self.parts))]
+            if self._is_most(base, matches):
+                right = sum(int(m[w].sum()) for m, w in zip(matches, base.wrong, strict=True))
+                return f"{change.words}, for {right} of {base.n_wrong} wrong numbers"
+        return None
+
+    def find_function(self, base: _Baseline) -> str | None:
+        """Return which quantity is another function of itself, whatever the function is.
+
+        The values that a quantity must have for the measured numbers are solved for, row by row.
+        If they change smoothly along the quantity, it is a function of nothing else; if they do
+        along another one, this is added to it, or multiplies it.
+        """
+        if base.n_wrong < MIN_ROWS:
+            return None
+        given = [n for n, x in base.plain[0].values.items() if x.ndim == 1 and len(x) > 1]
+        solved = {name: self._solve(base, name) for name in given}
+        known = {name: each for name, each in solved.items() if each is not None}
+        fits = {name: _measure_roughness(x, y - x) for name, (_, x, y) in known.items()}
+        if fits and min(fits.values()) < MAX_ROUGHNESS:
+            name = min(fits, key=fits.__getitem__)
+            _, x, y = known[name]
+            shown = np.argsort(x)[[len(x) // 4, len(x) // 2, -1 - len(x) // 4]]
+            examples = ", ".join(f"{y[i]:.3g} at {x[i]:.3g}" for i in shown)
+            return f"{name} is another function of itself: {examples}"
+        for (name, (rows, x, y)), other in itertools.product(known.items(), given):
+            of_all = zip(base.plain, rows, strict=False)
+            along = np.concatenate([q.values[other].detach().numpy()[at] for q, at in of_all])
+            ratio = y / np.where(x, x, np.nan)
+            if other != name and _measure_roughness(along, y - x) < MAX_ROUGHNESS:
+                return f"to {name} a function of {other} is added"
+            if other != name and _measure_roughness(along, ratio) < MAX_ROUGHNESS:
+                return f"{name} is multiplied by a function of {other}"
+        return None
+
+    def _solve(
+        self, base: _Baseline, name: str
+    ) -> tuple[list[NDArray[np.intp]], Array, Array] | None:
+        """Return rows of some updates, a quantity's values and those that give the numbers."""
+        found = []
+        for number in range(len(self.parts))[:N_SOLVED]:
+            x = base.plain[number].values[name].detach().numpy()
+            solved = self._solve_update(base, name, number, x)
+            if solved is None:
                 return None
-            rows = [name for name in plain[0].rows if self._can_reach(name, plain, wrong)]
-            tried = _list_partial_changes(rows, changes)
-        for change in tried:
-            whole = dataclasses.replace(change, base=base)
-            if self._fits(whole, [each.values for each in plain], most):
+            rows, y = solved
+            found.append((rows, x[rows], y))
+        rows_of_all, *arrays = zip(*found, strict=True)
+        x, y = (np.concatenate(each) for each in arrays)
+        return [*rows_of_all], x, y
+
+    def _solve_update(
+        self, base: _Baseline, name: str, number: int, x: Array
+    ) -> tuple[NDArray[np.intp], Array] | None:
+        # The secant method in all rows at once, if each number depends on one row of its own.
+        due, plain = self.measured[number].ravel() / base.factor, base.numbers[number].ravel()
+        places, spread = np.arange(1, len(x) + 1), max(float(np.std(x)), 1e-6)
+
+        def compute(values: Array) -> Array:
+            given = {name: _make_replacement(lambda _: torch.as_tensor(values))}
+            numbers = self._compute(base, FormulaChange("", given), number)
+            return plain if numbers is None else numbers.ravel()
+
+        bits = [1 << bit for bit in range(len(x).bit_length())]
+        moved = [compute(x + spread * ((places & bit) > 0)) != plain for bit in bits]
+        rows = sum(bit * each.astype(int) for bit, each in zip(bits, moved, strict=True)) - 1
+        if len({*rows}) < len(rows) or rows.min(initial=0) < 0 or rows.max(initial=0) >= len(x):
+            return None
+        one, first, other = x[rows], plain, x[rows] + 0.1 * spread
+        values = x.copy()
+        for _ in range(N_SECANTS):
+            values[rows] = other
+            second = compute(values)
+            with np.errstate(all="ignore"):
+                way = (due - second) * (other - one) / (second - first)
+            step = np.clip(np.nan_to_num(way, posinf=0, neginf=0), -2 * spread, 2 * spread)
+            one, first, other = other, second, other + step
+        rest = np.abs(first - due) > MAX_DISTANCE * np.abs(due).max()
+        return None if rest.any() else (rows, one)
+
+    def _is_most(self, base: _Baseline, matches: Sequence[NDArray[np.bool_]]) -> bool:
+        found, wrong = (
+            np.concatenate([a.ravel() for a in x]) for x in (matches, base.wrong[: len(matches)])
+        )
+        return bool(wrong.any() and min(found[wrong].mean(), found.mean()) >= MOST)
+
+    def _match(self, base: _Baseline, change: FormulaChange, number: int) -> NDArray[np.bool_]:
+        """Return which numbers of an update a change gives."""
+        due, first = self.measured[number], base.firsts[change.words][1]
+        numbers = first if number == 0 else self._compute(base, change, number)
+        if numbers is None or not np.isfinite(numbers).all():
+            return np.zeros(due.shape, bool)
+        factor = _compute_median_ratio([due], [numbers]) if self._has_free_factor else 1.0
+        room = 2 * MAX_DISTANCE * float(np.abs(due).max())
+        return np.asarray(np.abs(factor * numbers - due) <= room)
+
+    def _compute(self, base: _Baseline, change: FormulaChange, number: int) -> Array | None:
+        compute = _compute_pairs if change.pairs else _compute_numbers
+        whole = dataclasses.replace(change, base=base.choices)
+        try:
+            return compute(self.parts[number], FormulaQuantities(whole, base.plain[number].values))
+        except RuntimeError:  # a number that differs from row to row, of a formula for other shapes
+            return None
+
+    def _find(
+        self, changes: Iterable[FormulaChange], base: _Baseline, is_partial: bool = False
+    ) -> str | None:
+        # The first update decides in most cases.
+        for change in changes:
+            first = self._compute(base, change, 0)
+            if not is_partial:
+                base.firsts.setdefault(change.words, (change, first))
+            if first is None or not np.isfinite(first).all():
+                continue
+            if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
+                continue
+            others = [self._compute(base, change, n) for n in range(1, len(self.parts))]
+            known = [first, *(each for each in others if each is not None)]
+            if len(known) == len(self.parts) and self._measure_all(known) <= base.most:
                 return change.words
         return None
 
-    def _find_wrong_numbers(self, numbers: Sequence[Array]) -> list[NDArray[np.bool_]]:
-        # If the loss has another factor than the paper's, most numbers have it alone.
-        ratios = [m / np.where(n, n, np.nan) for n, m in zip(numbers, self.measured, strict=True)]
-        factor = np.nanmedian(np.concatenate([each.ravel() for each in ratios]))
-        is_free = self.measure_distance(2 * numbers[0], numbers[0]) < MAX_DISTANCE
-        factor = factor if is_free else 1.0
-        apart = [np.abs(m - factor * n) for n, m in zip(numbers, self.measured, strict=True)]
-        room = MAX_DISTANCE_SHARE * max(float(each.max()) for each in apart)
-        return [each > room for each in apart]
+    def _is_rowwise(self, base: _Baseline) -> bool:
+        """Return whether each number of the first update depends on quantities of its row alone."""
+        plain, numbers = base.plain[0], base.numbers[0]
+        moved = dict.fromkeys(plain.values, _make_replacement(lambda x: 1.37 * x + 0.11))
+        every = self._compute(base, FormulaChange("", moved), 0)
+        found = (self._compute(base, FormulaChange("", moved, rows=r), 0) for r in plain.rows)
+        return every is not None and all(
+            each is not None and bool(np.all(np.isclose(each, every) | np.isclose(each, numbers)))
+            for each in found
+        )
 
-    def _can_reach(
-        self, rows: str, plain: Sequence[FormulaQuantities], wrong: Sequence[NDArray[np.bool_]]
-    ) -> bool:
+    def _can_reach(self, rows: str, base: _Baseline) -> bool:
         """Return whether wrong numbers are among those that depend on these rows."""
-        for part, each, mask in zip(self.parts, plain, wrong, strict=True):
+        for number, (each, mask) in enumerate(zip(base.plain, base.wrong, strict=True)):
             moved = dict.fromkeys(each.values, _make_replacement(lambda x: 1.37 * x + 0.11))
-            change = FormulaChange("", moved, base=each.change.base, rows=rows)
-            try:
-                numbers = _compute_numbers(part, FormulaQuantities(change, each.values))
-            except RuntimeError:
+            numbers = self._compute(base, FormulaChange("", moved, rows=rows), number)
+            if numbers is None:
                 return True
-            if np.any(mask & (numbers == _compute_numbers(part, FormulaQuantities(each.change)))):
+            if np.any(mask & (numbers == base.numbers[number])):
                 return False
         return True
 
-    def _list_factors(self, plain: FormulaQuantities, number: Array) -> Iterator[FormulaChange]:
+    def _list_factors(self, base: _Baseline) -> Iterator[FormulaChange]:
         # If the formula is linear in a quantity, the factor is that of the distance from 0.
-        for name in plain.values:
-            none = dataclasses.replace(_make_factor_change(name, 0), base=plain.change.base)
-            without = _compute_numbers(self.parts[0], FormulaQuantities(none))
+        number = base.numbers[0]
+        groups = base.plain[0].groups
+        for name in (*base.plain[0].values, *groups):
+            members = groups.get(name, (name,))
+            nothing = dict.fromkeys(members, _make_product(0))
+            without = self._compute(base, FormulaChange("", nothing), 0)
+            assert without is not None
             way, rest = (number - without).ravel(), (self.measured[0] - without).ravel()
             share = float(rest @ way) / max(float(way @ way), 1e-30)
-            yield from (_make_factor_change(name, each) for each in (share, 0.25, 4.0))
+            for words, factor in _BASES.items():
+                yield FormulaChange(
+                    f"{name} {words}", dict.fromkeys(members, _make_product(factor))
+                )
+            for factor in (share, 0.25, 4.0):
+                words, product = f"{name} counts {factor:.4g} times", _make_product(factor)
+                yield FormulaChange(words, dict.fromkeys(members, product))
+
+    def _list_uses(self, base: _Baseline) -> Iterator[FormulaChange]:
+        # Changes of one of several uses that have an effect on the numbers.
+        nothing = FormulaChange("", {"": _make_replacement(torch.neg)}, base=base.choices)
+        plain = base.plain[0].values
+        seen = FormulaQuantities(nothing, plain)
+        _compute_numbers(self.parts[0], seen, watches=True)
+        moved = _make_replacement(lambda x: 1.37 * x + 0.11)
+        for name, consumers in seen.uses.items():
+            places = []
+            for use in range(len(consumers) if len(consumers) > 1 else 0):
+                other = self._compute(base, FormulaChange("", {name: moved}, use=use), 0)
+                is_same = other is None or np.array_equal(other, base.numbers[0])
+                places += [] if is_same else [use]
+            for use in places if len(places) > 1 else ():
+                shown = FormulaQuantities()
+                shown.values = {name: plain[name]}
+                for each in _list_operations(shown, self.axes, _choose_operations):
+                    words = f"{each.words}, in {consumers[use] or 'the result'}"
+                    yield dataclasses.replace(each, words=words, use=use)
 
     def _measure_all(self, numbers: Iterable[Array]) -> float:
         both = ([array.ravel() for array in arrays] for arrays in (numbers, self.measured))
         return self.measure_distance(*(np.concatenate(each) for each in both))
 
-    def _fits(
-        self, change: FormulaChange, plain: Sequence[Mapping[str, Tensor]], most: float
-    ) -> bool:
-        # The first update decides in most cases.
-        numbers = (
-            _compute_numbers(part, FormulaQuantities(change, values))
-            for part, values in zip(self.parts, plain, strict=True)
-        )
-        try:
-            first = next(numbers)
-            if not np.isfinite(first).all():
-                return False
-            if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
-                return False
-            return self._measure_all([first, *numbers]) <= most
-        except RuntimeError:  # a number that differs from row to row, of a formula for other shapes
-            return False
+
+def _compute_numbers(part: Formula, quantities: FormulaQuantities, watches: bool = False) -> Array:
+    if not watches and quantities.change.use < 0:
+        return np.asarray(part(quantities).detach().numpy())
+    with _UseMode(quantities):
+        return np.asarray(part(quantities).detach().numpy())
 
 
-def _compute_numbers(part: Formula, quantities: FormulaQuantities) -> Array:
-    return np.asarray(part(quantities).detach().numpy())
+def _measure_roughness(x: Array, y: Array) -> float:
+    """Return how far numbers are from the line between their neighbours along another quantity.
+
+    It is 0 for a line and about 1 for numbers without any relation, as a share of their spread.
+    """
+    if not np.isfinite(y).all() or np.mean(np.abs(y) > MAX_DISTANCE * np.ptp(x)) < MOST / 2:
+        return np.inf
+    # A row that is in several updates has one place.
+    bins = np.unique(np.round(N_BINS * (x - x.min()) / max(np.ptp(x), 1e-12)), return_inverse=True)[
+        1
+    ]
+    size = np.bincount(bins)
+    along, (x, y) = y, (np.bincount(bins, weights=each) / size for each in (x, y))
+    within = float(np.abs(along - y[bins]).mean())
+    spread = float(np.abs(y - np.median(y)).mean())
+    if len(x) < MIN_BINS or spread < MAX_DISTANCE * np.ptp(x):
+        return np.inf
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    between = y[:-2] + share * (y[2:] - y[:-2])
+    return max(float(np.abs(y[1:-1] - between).mean()), within) / spread
 
 
-def _make_factor_change(name: str, factor: float) -> FormulaChange:
-    return FormulaChange(f"{name} counts {factor:.4g} times", {name: _make_product(factor)})
+def _compute_median_ratio(measured: Sequence[Array], numbers: Sequence[Array]) -> float:
+    pairs = zip(measured, numbers, strict=True)
+    ratios = np.concatenate([(m / np.where(n, n, np.nan)).ravel() for m, n in pairs])
+    known = ratios[np.isfinite(ratios)]
+    return float(np.median(known)) if len(known) else 1.0
+
+
+def _compute_pairs(part: Formula, quantities: FormulaQuantities) -> Array:
+    # A loss of all pairs of rows has the mean over them.
+    change, plain = quantities.change, quantities.plain
+    size = max(len(plain[name]) for name in change.operations)
+    rolls = (
+        _make_replacement(functools.partial(torch.roll, shifts=i, dims=0)) for i in range(size)
+    )
+    changes = (
+        dataclasses.replace(change, operations=dict.fromkeys(change.operations, roll))
+        for roll in rolls
+    )
+    numbers = (_compute_numbers(part, FormulaQuantities(each, plain)) for each in changes)
+    return np.asarray(sum(numbers)) / size
+
+
+_BASES = {
+    "counts 0.6931 times, as with powers of 2": float(np.log(2)),
+    "counts 1.443 times, as with logarithms to base 2": 1 / float(np.log(2)),
+}
+"""Factors of exponents and logarithms with another base."""
 
 
 def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[FormulaChange]:
@@ -364,6 +676,23 @@ def _list_changes(plain: FormulaQuantities, axes: tuple[str, str]) -> Iterator[F
         if one < other:
             both = {one: _take_quantity(other), other: _take_quantity(one)}
             yield FormulaChange(f"{one} and {other} have changed places", both)
+
+
+def _choose_operations(value: Tensor) -> list[Mapping[str, Operation]]:
+    return [_ANY_SHAPE, *(_OVER_ROWS, _OVER_COLUMNS)[: value.ndim], _SHAPES]
+
+
+def _list_means(base: _Baseline, axes: tuple[str, str]) -> Iterator[FormulaChange]:
+    # Rows that are paired with those of other quantities, where one of them has an axis more.
+    rowed = {name: x for name, x in base.plain[0].values.items() if x.ndim and len(x) > 1}
+    of_all = f"is that of all rows of the {axes[0]}, each paired with all"
+    for name in rowed:
+        nothing = _make_replacement(torch.clone)
+        yield FormulaChange(f"{name} {of_all}", {name: nothing}, pairs=True)
+    mean = _make_replacement(lambda x: x.mean(0))
+    for one, other in itertools.combinations(rowed, 2):
+        words = f"{one} and {other} are their means over the {axes[0]}, as if paired with all rows"
+        yield FormulaChange(words, {one: mean, other: mean})
 
 
 def _list_products(plain: FormulaQuantities) -> Iterator[FormulaChange]:
@@ -400,13 +729,14 @@ def _list_choices(plain: FormulaQuantities) -> Iterator[FormulaChange]:
 
 
 def _list_partial_changes(
-    rows: Sequence[str], changes: Sequence[FormulaChange]
+    rows: Sequence[str],
+    changes: Sequence[FormulaChange],
+    pairs: Sequence[tuple[FormulaChange, FormulaChange]],
 ) -> Iterator[FormulaChange]:
     # Changes of some rows only, and two choices at once.
     for name, change in itertools.product(rows, changes):
         yield dataclasses.replace(change, words=f"{change.words}, {name}", rows=name)
-    choices = [change for change in changes if change.choices]
-    for one, other in itertools.combinations(choices, 2):
+    for one, other in pairs:
         if one.choices.keys() != other.choices.keys():
             words = f"{one.words}; {other.words}"
             yield FormulaChange(words, choices={**one.choices, **other.choices})

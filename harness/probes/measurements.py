@@ -5,6 +5,7 @@ fewer rows than units the gradients by the outputs can be solved for, row by row
 be read from upstream's code: it is computed from the gradients that upstream's optimizer received.
 """
 
+import collections
 import contextlib
 import dataclasses
 from collections.abc import Sequence
@@ -170,6 +171,17 @@ def describe_critic_actions(run: ProbeRun) -> str:
     fitted = basis @ np.linalg.lstsq(basis, seen.actions, rcond=None)[0]
     if np.abs(fitted - seen.actions).max() < 1e-3 * np.abs(seen.actions).max():
         return ""
+    ends = np.array([t.end for t in run.transitions]).reshape(-1, run.experiment.n_envs)
+    rows = find_transition_rows(run, seen.observations)
+    for of, others in list_other_rows(ends).items():
+        basis = np.hstack([run.get_actions()[others.ravel()[rows]], np.ones((len(taken), 1))])
+        chosen = np.arange(len(rows))
+        for _ in range(3):  # a place beyond the first or last one has other actions
+            fit = np.linalg.lstsq(basis[chosen], seen.actions[chosen], rcond=None)[0]
+            apart = np.abs(basis @ fit - seen.actions).max(axis=1)
+            chosen = np.argsort(apart)[: max(len(rows) * 9 // 10, 4)]
+        if apart[chosen].max() < 1e-3 * np.abs(seen.actions).max():
+            return f"critics learn from the actions of {of} in place of those that were taken"
     names = {"policy": "the policy", "policy_target": "the target policy"}
     head = "mean" if run.experiment.algorithm == "sac" else "out"
     for name, whose in names.items():
@@ -190,8 +202,16 @@ def list_network_steps(run: ProbeRun, network: str) -> list[OptimizerStepRecord]
     """
     found = [s for s in run.record.steps if network in s.networks and s.before]
     if not found:
-        raise UnmeasuredError(f"its optimizers took no step on {network}")
+        raise make_missing_step_error(run, network)
     return found
+
+
+def make_missing_step_error(run: ProbeRun, networks: str) -> UnmeasuredError:
+    """Return the error of networks that no optimizer moves, with those that one does move."""
+    words = describe_optimizers(run)
+    return UnmeasuredError(
+        f"its optimizers took no step on {networks}" + (f": {words}" if words else "")
+    )
 
 
 def list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
@@ -202,7 +222,7 @@ def list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
     """
     found = run.get_or_compute("critic updates", lambda: _list_critic_updates(run))
     if not found:
-        raise UnmeasuredError("its optimizers took no step on all critics")
+        raise make_missing_step_error(run, "all critics")
     return found
 
 
@@ -367,7 +387,7 @@ def measure_target_shares(run: ProbeRun, network: str) -> TargetShares:
     moves = [n for n in saved if _has_target_moved(run, names, n)][:MAX_UPDATES]
     learns = [n for n in saved if network in run.record.steps[n].networks][:MAX_UPDATES]
     if not learns:
-        raise UnmeasuredError(f"its optimizers took no step on {network}")
+        raise make_missing_step_error(run, network)
     shares = [[_measure_target_share(run, name, n) for n in moves or learns] for name in names]
     return TargetShares(names, *np.moveaxis(np.array(shares), -1, 0))
 
@@ -440,10 +460,59 @@ def describe_detour(run: ProbeRun, name: str) -> str:
         whose = "the online network" if other == online else other.partition(".")[0]
         if abs(share) < MAX_DETOUR * abs(1 - own):
             return f"are multiplied by {own:.4g}"
+        tau = run.hyperparameters.tau
         if abs(own + share - 1) < MAX_DETOUR * abs(share):
-            return f"move by {share:.3g} to {whose} in place of {network}"
-        return f"become {own:.4g} times themselves plus {share:.4g} times {whose}"
+            words = describe_share(share, tau)
+            return f"move by {share:.3g}{words} to {whose} in place of {network}"
+        is_due = np.isclose(own, 1 - tau, rtol=SHARE_TOLERANCE)
+        part = f"{own:.4g}{'' if is_due else describe_share(own, tau)}"
+        return (
+            f"become {part} times themselves plus {share:.4g}{describe_share(share, tau)} "
+            f"times {whose}"
+        )
     return ""
+
+
+SHARE_TOLERANCE = 2e-3
+"""Relative deviation of a share from a function of tau that counts as rounding."""
+
+
+def describe_share(share: float, tau: float) -> str:
+    """Return which function of tau a share is, after a comma; empty if it is none or tau is 1."""
+    known = {
+        "1 minus tau, as if the shares of target and network had changed places": 1 - tau,
+        "minus tau, away from the network": -tau,
+        "1 plus tau": 1 + tau,
+        "tau squared": tau**2,
+        "1 minus tau squared": 1 - tau**2,
+        "the square root of tau": tau**0.5,
+        "as in two moves by tau": 1 - (1 - tau) ** 2,
+        "half of tau": tau / 2,
+        "twice tau": 2 * tau,
+        "1 over tau": 1 / max(tau, 1e-30),
+    }
+    fits = (words for words, x in known.items() if abs(share - x) <= SHARE_TOLERANCE * abs(x))
+    words = next(fits, "") if tau < 1 else ""
+    return f" ({words})" if words else ""
+
+
+def describe_optimizers(run: ProbeRun) -> str:
+    """Return on which networks optimizers step, if one steps on others than its own; else empty.
+
+    An optimizer has one network, both critics, or all networks.
+    """
+    trained = {name.split(".")[0] for name in run.record.created if "_target." not in name}
+    steps = collections.Counter(step.assigned or step.networks for step in run.record.steps)
+    critics_of = {name for name in trained if name.startswith("critic")}
+    usual = [critics_of, trained, *({name} for name in trained)]
+    missing = trained - {name for step in run.record.steps for name in step.networks}
+    several = {name for name in trained if sum(name in assigned for assigned in steps) > 1}
+    if all(set(assigned) in usual for assigned in steps) and not missing and not several:
+        return ""
+    words = [
+        f"{' and '.join(assigned) or 'no network'} ({n} steps)" for assigned, n in steps.items()
+    ]
+    return f"optimizers hold the weights of {', '.join(words)}"
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:

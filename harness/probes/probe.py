@@ -320,7 +320,7 @@ def _describe_difference(
         if any(compare_in_probe_units(probe, value, each).kind == AGREES for each in variants):
             return name
     words = measurement.meaning
-    if not words and comparison.kind == FUNCTION:
+    if not words and comparison.kind in (FUNCTION, FACTOR):
         words = measurement.explain()
     return words or probe.describe(comparison, measurement)
 

@@ -79,6 +79,8 @@ class OptimizerStepRecord:
         after: All networks after the step; saved for the first steps only.
         critic_inputs: Inputs of critics since the step before, each float[rows, observations +
             actions]; saved for the first steps only.
+        assigned: Canonical names of the networks whose weights it has, also of those without a
+            gradient, which it does not move.
     """
 
     env_steps: int
@@ -90,6 +92,7 @@ class OptimizerStepRecord:
     before: Parameters
     after: Parameters
     critic_inputs: tuple[Array, ...] = ()
+    assigned: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -318,9 +318,16 @@ class TrainingRecorder(abc.ABC):
             before=self._read() if save else {},
             after={},
             critic_inputs=tuple(self._critic_inputs),
+            assigned=self._list_assigned_networks(event),
         )
         self._critic_inputs = []
         self._steps.append(step)
+
+    def _list_assigned_networks(self, event: BeforeOptimizerStep) -> tuple[str, ...]:
+        networks = self._networks
+        places = {p.place for group in event.groups for p in group.parameters}
+        assigned = [n for n in networks.names if networks.place(n) in places] if networks else ()
+        return tuple(dict.fromkeys(name.split(".")[0] for name in assigned))
 
     def _read_step(
         self, event: BeforeOptimizerStep, save: bool

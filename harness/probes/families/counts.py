@@ -8,6 +8,7 @@ import numpy as np
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.measurements import describe_optimizers
 from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
 from parallax.harness.probes.results import COUNT, AnswerComparison
 
@@ -39,7 +40,9 @@ def compare_counts(
     words = []
     for name, number, right in zip(names, found, due, strict=True):
         times = [unit for unit, size in units.items() if size > 1 and number == size * right > 0]
-        shares = [unit for unit, size in units.items() if size > 1 and number * size == right > 0]
+        shares = [
+            unit for unit, size in units.items() if size > 1 < number and number * size == right
+        ]
         if number == NO_EVENT != right:
             words.append(f"{name}: never")
         elif times and number != right:
@@ -48,10 +51,37 @@ def compare_counts(
             words.append(f"{name}: once in {right / number:g}, as if {shares[0]} were counted")
         elif abs(number - right) == 1:
             words.append(f"{name}: one {'more' if number > right else 'fewer'}")
+    words += describe_delays(run) if (found != due).any() else []
     if not words:
         return counts
     entries = make_entry_description(names)(AnswerComparison(COUNT), counts)
     return dataclasses.replace(counts, meaning="; ".join([entries, *words]))
+
+
+def describe_delays(run: ProbeRun) -> list[str]:
+    """Return after how many critic steps delayed events happen, if not after as many as due."""
+    is_dqn = run.experiment.algorithm == "dqn"
+    steps, delay = run.record.steps, getattr(run.hyperparameters, "policy_delay", 1)
+    critics_of = [0, *np.cumsum(["critic1" in step.networks for step in steps])]
+    policy = [critics_of[i] for i, step in enumerate(steps) if "policy" in step.networks]
+    moves = [critics_of[i] for _, i, name in run.record.target_moves if name == "critic1_target"]
+    due = () if run.experiment.algorithm != "td3" else range(delay, critics_of[-1] + 1, delay)
+    words = [describe_optimizers(run)] if critics_of[-1] else []
+    every = run.hyperparameters.target_interval_in_updates() if is_dqn else None
+    if every and len(moves) == 1 and critics_of[-1] - moves[0] > 2 * every:
+        words.append("one target update and none later, as if their counter stood still")
+    if len(due) and not policy and not moves:
+        words.append("no delayed event, as if their counter stood still or began anew each time")
+    for name, at in (("policy steps", policy), ("target updates", moves)):
+        gaps = np.diff(at) if len(due) else np.array([])
+        if len(due) > 2 and len(at) == 1:
+            words.append(f"{name}: one, after critic step {at[0]}, and none later")
+        elif len(gaps) and np.ptp(gaps):
+            shown = ", ".join(map(str, at[:6]))
+            words.append(f"{name}: after critic steps {shown}, not each {delay}")
+        elif len(gaps) and gaps[0] != delay:
+            words.append(f"{name}: once in {gaps[0]} critic steps, not once in {delay}")
+    return [each for each in words if each]
 
 
 def make_count_probes(

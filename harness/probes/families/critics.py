@@ -22,6 +22,7 @@ from parallax.harness.probes.families.optimisation import explain_foreign_gradie
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     describe_detour,
+    describe_share,
     find_minibatch,
     find_transition_rows,
     list_critic_names,
@@ -521,7 +522,7 @@ def _describe_target_moves(
         elif np.isinf(share):
             how = detours.get(name) or "move elsewhere than to the online network"
         else:
-            how = f"move by {share:.3g}, {share / tau:.3g} times tau"
+            how = f"move by {share:.3g}, {share / tau:.3g} times tau{describe_share(share, tau)}"
         groups.setdefault(how, []).append(name)
     return "; ".join(f"{name_arrays(names, arrays)} {how}" for how, names in groups.items())
 

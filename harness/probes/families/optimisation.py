@@ -24,6 +24,7 @@ from parallax.harness.probes.measurements import (
     find_minibatch,
     list_critic_updates,
     list_network_steps,
+    make_missing_step_error,
 )
 from parallax.harness.probes.probe import (
     NETWORKS,
@@ -321,7 +322,7 @@ def _read_setting_over_time(run: ProbeRun, network: str, setting: str) -> Array:
     missing = np.nan if setting == "lr" else 0.0
     found = [s.settings[network] for s in run.record.steps if network in s.networks]
     if not found:
-        raise UnmeasuredError(f"its optimizers took no step on {network}")
+        raise make_missing_step_error(run, network)
     return np.array([settings.get(setting, missing) for settings in found])
 
 

@@ -292,13 +292,15 @@ def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
         "observations": np.array([t.observation for t in steps]),
         "next observations": np.array([t.next_observation for t in steps]),
         "rewards": np.array([[t.reward] for t in steps]),
+        "ends of the task": np.array([[float(t.end == TERMINATED)] for t in steps]),
     }
     places, of = np.array([(p, row) for p, row in enumerate(rows) if row >= 0]).T
     ends = np.array([t.end for t in steps]).reshape(-1, n_envs)
     at = {name: other.ravel()[of] for name, other in list_other_rows(ends).items()}
     found = []
     for part, array in given.items():
-        stored = np.asarray(run.record.stored[part.replace(" ", "_")], float)[places]
+        name = "terminated" if part == STORED_PARTS[-1] else part.replace(" ", "_")
+        stored = np.asarray(run.record.stored[name], float)[places]
         stored = stored.reshape(len(places), -1)
         wrong = np.abs(stored - array[of]).max(axis=1) > BOUND_MARGIN
         if part == "next observations":

@@ -43,7 +43,11 @@ def compute_policy_slopes(q: FormulaQuantities, minibatch: Minibatch) -> Tensor:
     old = q.choose("old log-probabilities are", minibatch.old)
     before = q.name("the old log-probability", old)
     log_ratio = q.name("the log ratio", q.name("the new log-probability", leaf) - before)
-    ratio = q.name("the ratio", log_ratio.exp())
+    ratios = {
+        "the exponential": log_ratio.exp(),
+        "the quotient of log-probabilities": leaf / before,
+    }
+    ratio = q.name("the ratio", q.choose("the ratio", ratios))
     limit = q.name("the clip range", CLIP).abs()
     inner = q.name("the ratio that is cut", ratio)
     low = 1 - q.name("the clip range below 1", limit)
@@ -230,34 +234,59 @@ def compute_advantages(
     return advantage, q.name("the value's target", advantage + added)
 
 
-def explain_normalized_advantages(raw: Array, found: Array, eps: float) -> str:
+def explain_normalized_advantages(
+    minibatches: Sequence[tuple[Array, Array, NDArray[np.bool_]]], every: Array, eps: float
+) -> str:
     """Return which quantity of normalized advantages is another one, else nothing.
 
     Args:
-        raw: Advantages of a minibatch.
-        found: Measured weights of its transitions in the policy loss.
+        minibatches: Advantages of some minibatches, measured weights of their transitions in the
+            policy loss, and which of these are known.
+        every: Advantages of the whole rollout.
         eps: Constant that is added to the deviation.
     """
 
-    def compute_weights(q: FormulaQuantities) -> Tensor:
-        advantage = q.name("the advantage", raw)
-        centred = q.name("the centred advantage", advantage - q.name("the mean", raw.mean()))
-        deviations = {
-            "with n in the denominator": advantage.std(correction=0),
-            "with n - 1 in the denominator": advantage.std(),
-            "the variance": advantage.var(),
-            "the variance with n in the denominator": advantage.var(correction=0),
-            "the root mean square": advantage.square().mean().sqrt(),
-            "the mean absolute deviation": centred.abs().mean(),
-            "the range": advantage.amax() - advantage.amin(),
-            "the largest magnitude": advantage.abs().amax(),
+    def compute_weights(q: FormulaQuantities, raw: Array, known: NDArray[np.bool_]) -> Tensor:
+        advantage, whole = q.name("the advantage", raw), torch.as_tensor(every)
+        pools = {
+            "over the minibatch, with n in the denominator": (advantage, whole, 0),
+            "over the minibatch, with n - 1 in the denominator": (advantage, whole, 1),
+            "over the whole rollout, with n in the denominator": (whole, advantage, 0),
+            "over the whole rollout, with n - 1 in the denominator": (whole, advantage, 1),
         }
-        sample = "with n - 1 in the denominator"
-        deviation = q.name("the deviation", q.choose("the deviation", deviations, [sample]))
+        pool, other, ddof = q.choose("standardization", pools, [*pools][1:])
+        means = {
+            "the mean of these": pool.mean(),
+            "0": 0 * pool.mean(),
+            "the mean of the whole rollout or the minibatch": other.mean(),
+            "the median": pool.median(),
+        }
+        centre = q.name("the mean", q.choose("what is subtracted", means))
+        centred = q.name("the centred advantage", advantage - centre)
+        deviations = {
+            "the standard deviation": pool.std(correction=ddof),
+            "the variance": pool.var(correction=ddof),
+            "the deviation of the whole rollout or the minibatch": other.std(correction=ddof),
+            "the root mean square": pool.square().mean().sqrt(),
+            "the mean square": pool.square().mean(),
+            "the mean absolute deviation": (pool - pool.mean()).abs().mean(),
+            "the mean magnitude": pool.abs().mean(),
+            "the range": pool.amax() - pool.amin(),
+            "the largest value": pool.amax(),
+            "the largest magnitude": pool.abs().amax(),
+            "the largest distance from the mean": (pool - pool.mean()).abs().amax(),
+            "the norm": pool.norm(),
+            "the norm of the centred ones": (pool - pool.mean()).norm(),
+            "the sum of magnitudes": pool.abs().sum(),
+            "the mean": pool.mean(),
+        }
+        deviation = q.name("the deviation", q.choose("the divisor", deviations))
         constant = q.name("the constant that is added to the deviation", eps)
-        return q.name("the normalized advantage", centred / (deviation + constant))
+        return q.name("the normalized advantage", centred / (deviation + constant))[known]
 
-    return find_changed_quantity([compute_weights], [found], measure_distance)
+    parts = [functools.partial(compute_weights, raw=raw, known=m) for raw, _, m in minibatches]
+    found = [weights[mask] for _, weights, mask in minibatches]
+    return find_changed_quantity(parts, found, measure_distance)
 
 
 def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:

@@ -62,27 +62,33 @@ def _measure_advantage_normalization(cache: ExperimentCache) -> ProbeMeasurement
         / (every.std() + NORMALIZATION_EPS),
         "standardised over the whole rollout, by the sample deviation (n - 1)": (raw - every.mean())
         / (every.std(ddof=1) + NORMALIZATION_EPS),
-        "not standardised": raw,
-        "divided by the deviation, but not centred": raw / (raw.std(ddof=1) + NORMALIZATION_EPS),
-        "centred, but not divided by the deviation": raw - raw.mean(),
     }
     found = measurements.sort_measurement(
         measured, formulas.standardize_advantages(raw), AnswerAxis("raw advantage", raw), others
     )
     (equal,) = experiments.run_equal_advantages(cache).record.steps[:1]
     if all(np.isfinite(gradient).all() for gradient in equal.gradients.values()):
-        explain = functools.partial(_explain_normalized_advantages, raw, measured)
         words = measurements.describe_missing_pulls(measured, raw - raw.mean())
+        explain = functools.partial(_explain_normalized_advantages, run, every)
         return dataclasses.replace(found, explain=explain, meaning=words)
     words = "not a number where all are equal: no constant is added to the deviation"
     return dataclasses.replace(found, value=0 * found.value, alternatives={}, meaning=words)
 
 
-def _explain_normalized_advantages(raw: Array, found: Array) -> str:
+def _explain_normalized_advantages(run: ProbeRun, every: Array) -> str:
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.ppo import changed_formulas
 
-    return changed_formulas.explain_normalized_advantages(raw, found, NORMALIZATION_EPS)
+    minibatches = []
+    # Later epochs may have other advantages.
+    steps = [step for step in measurements.list_gradient_steps(run) if step.before]
+    for step in steps[: len(every) // run.hyperparameters.minibatch_size]:
+        slope, _ = measurements.solve_surrogate_slope(run, step)
+        ratio = np.exp(measurements.compute_log_ratio(run, step))
+        known = np.abs(slope) > MIN_PULL * np.abs(slope).max()  # the others are clipped
+        if known.any():
+            minibatches.append((every[find_rollout_rows(run, step)], slope / ratio, known))
+    return changed_formulas.explain_normalized_advantages(minibatches, every, NORMALIZATION_EPS)
 
 
 def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:

@@ -3,12 +3,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parallax.harness.probes.families.counts import compare_counts
+from parallax.harness.probes.families.counts import compare_counts, describe_delays
 from parallax.harness.probes.families.randomness import describe_shuffles
 from parallax.harness.probes.measurements import (
     TargetShares,
     describe_detour,
     describe_observations,
+    describe_share,
     list_other_rows,
     list_row_kinds,
     measure_target_shares,
@@ -40,7 +41,8 @@ def make_moving_run(move):
     before = dict(zip(arrays, (TARGET, ONLINE, OTHER_CRITIC), strict=True))
     step = SimpleNamespace(before=before, after=before, networks=("critic1", "critic2"))
     final = before | {arrays[0]: np.asarray(move(TARGET, ONLINE, OTHER_CRITIC), np.float32)}
-    return SimpleNamespace(record=SimpleNamespace(steps=[step], final=final, created=before))
+    record = SimpleNamespace(steps=[step], final=final, created=before)
+    return SimpleNamespace(record=record, hyperparameters=SimpleNamespace(tau=0.05))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,11 @@ def make_moving_run(move):
         (lambda t, o, x: 0.95 * t + 0.05 * x, "move by 0.05 to critic2 in place of critic1"),
         (
             lambda t, o, x: 0.95 * t + 0.025 * o,
-            "become 0.95 times themselves plus 0.025 times the online network",
+            "become 0.95 times themselves plus 0.025 (half of tau) times the online network",
+        ),
+        (
+            lambda t, o, x: 1.05 * t + 0.05 * o,
+            "become 1.05 (1 plus tau) times themselves plus 0.05 times the online network",
         ),
         (lambda t, o, x: t + np.sin(9 * np.arange(8)), ""),
         (lambda t, o, x: t, ""),
@@ -58,6 +64,75 @@ def make_moving_run(move):
 )
 def test_what_a_target_becomes_is_described(move, words):
     assert describe_detour(make_moving_run(move), "critic1_target.out.bias") == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.95, "1 minus tau, as if"), (-0.05, "minus tau, away"), (0.0025, "tau squared"), (0.07, "")],
+)
+def test_a_share_is_described_as_a_function_of_tau(share, words):
+    assert describe_share(share, 0.05).startswith(f" ({words}" if words else "")
+    assert bool(describe_share(share, 0.05)) == bool(words) and describe_share(share, 1.0) == ""
+
+
+def make_delayed_run(assigned, policy_at, moves_at, n_steps=8):
+    """Return a training whose policy steps and target moves are after some critic steps."""
+    steps, moves = [], []
+    for number in range(1, n_steps + 1):
+        steps.append(SimpleNamespace(networks=("critic1",), assigned=("critic1",)))
+        if number in policy_at:
+            steps.append(SimpleNamespace(networks=assigned[:1], assigned=assigned))
+        if number in moves_at:
+            moves.append((number, len(steps), "critic1_target"))
+    created = dict.fromkeys(("critic1.out.bias", "critic1_target.out.bias", "policy.out.bias"))
+    record = SimpleNamespace(steps=steps, target_moves=moves, created=created)
+    experiment = SimpleNamespace(algorithm="td3", n_envs=1)
+    hyperparameters = SimpleNamespace(policy_delay=2)
+    return SimpleNamespace(record=record, experiment=experiment, hyperparameters=hyperparameters)
+
+
+@pytest.mark.parametrize(
+    ("assigned", "policy_at", "moves_at", "words"),
+    [
+        (("policy",), (2, 4, 6, 8), (2, 4, 6, 8), []),
+        (
+            ("policy",),
+            (1, 3, 5, 7),
+            (4, 8),
+            ["target updates: once in 4 critic steps, not once in"],
+        ),
+        (
+            ("policy",),
+            (2,),
+            (2, 4, 6, 8),
+            ["policy steps: one, after critic step 2, and none later"],
+        ),
+        (
+            ("policy",),
+            (1, 2, 5),
+            (2, 4, 6, 8),
+            ["policy steps: after critic steps 1, 2, 5, not ea"],
+        ),
+        (
+            *(("policy_target",), (2, 4, 6, 8), (2, 4, 6, 8)),
+            ["optimizers hold the weights of critic1 (8 steps), policy_target (4 steps)"],
+        ),
+        (
+            *(("policy", "critic1"), (2, 4, 6, 8), (2, 4, 6, 8)),
+            ["optimizers hold the weights of critic1 (8 steps), policy and critic1 (4 steps)"],
+        ),
+        (
+            *(("policy",), (), ()),
+            ["optimizers hold the weights of critic1 (8 steps)", "no delayed event, as if their c"],
+        ),
+    ],
+)
+def test_delays_and_optimizers_of_other_networks_are_described(
+    assigned, policy_at, moves_at, words
+):
+    found = describe_delays(make_delayed_run(assigned, policy_at, moves_at))
+    assert len(found) == len(words)
+    assert all(text.startswith(start) for text, start in zip(found, words, strict=True))
 
 
 def test_moves_within_rounding_are_none():
@@ -133,7 +208,9 @@ def test_inputs_that_are_no_known_observations_are_described():
 
 def test_wrong_counts_name_the_unit_in_which_they_are_counted():
     hp = SimpleNamespace(train_freq=3, gradient_steps=1, batch_size=8)
-    run = SimpleNamespace(hyperparameters=hp, experiment=SimpleNamespace(n_envs=4))
+    record = SimpleNamespace(steps=[], target_moves=[])
+    experiment = SimpleNamespace(n_envs=4, algorithm="td3")
+    run = SimpleNamespace(hyperparameters=hp, experiment=experiment, record=record)
     names, due = ("steps", "updates", "moves", "warm-up"), np.array([36.0, 12, 5, 7])
     assert compare_counts(run, names, due, due).meaning == ""
     found = compare_counts(run, names, np.array([12.0, 48, 4, -1]), due).meaning
