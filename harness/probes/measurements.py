@@ -480,6 +480,7 @@ SHARE_TOLERANCE = 2e-3
 def describe_share(share: float, tau: float) -> str:
     """Return which function of tau a share is, after a comma; empty if it is none or tau is 1."""
     known = {
+        "a copy": 1.0,  # the first that fits counts
         "1 minus tau, as if the shares of target and network had changed places": 1 - tau,
         "minus tau, away from the network": -tau,
         "1 plus tau": 1 + tau,

@@ -222,3 +222,10 @@ def test_wrong_counts_name_the_unit_in_which_they_are_counted():
         "warm-up: never",
     ):
         assert words in found.split("; ")
+
+
+def test_shares_are_named_as_functions_of_tau():
+    assert describe_share(1.0, 0.005) == " (a copy)"
+    assert describe_share(0.995, 0.005).startswith(" (1 minus tau, as if")
+    assert describe_share(0.0025, 0.005) == " (half of tau)"
+    assert describe_share(0.3, 0.005) == describe_share(1.0, 1.0) == ""
