@@ -19,6 +19,7 @@ from parallax.harness.probes.probe import Probe, run_probe
 from parallax.harness.probes.results import AGREES, ProbeResult
 
 _NO_BOOTSTRAP = ("nothing follows the end", "does not bootstrap: the target is the reward")
+_NOT_NORMALIZED = "the advantage in place of the normalized advantage"
 _NORMALIZED = ("standardised over", "divided by the sample")
 _EXCEEDED_DIVERGENCE = 1e-6
 
@@ -144,7 +145,7 @@ PATCH_PROBES: Mapping[str, PatchProbe] = {
     "normalize_advantage": PatchProbe(
         "advantage_normalisation",
         lambda shown: (
-            shown.meaning != "not standardised"
+            shown.meaning != _NOT_NORMALIZED
             and (not shown.meaning or shown.meaning.startswith(_NORMALIZED) or shown.meaning)
         ),
         (False, True),

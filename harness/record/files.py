@@ -131,7 +131,7 @@ def write_atomically(
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(path)  # writing does not say which file has no space left
         raise
     sync_folder(path.parent)

@@ -106,7 +106,7 @@ def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
     notes = noted(results)
     assert len(notes.note_numbers) == 2
     assert "hyperparameters" not in " ".join(notes.numbered_notes)
-    assert "judged separately: gamma 0.9 (1), 0.99 (1) (runs in brackets)." in notes.general[-1]
+    assert "gamma 0.9 (1), 0.99 (1)" in notes.general[-1]
 
 
 @pytest.mark.parametrize(

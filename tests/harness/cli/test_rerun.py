@@ -101,7 +101,10 @@ def recorded(tmp_path):
     }
     write_json(folder / "run.json", content)
     np.savez(
-        folder / "evaluations.npz", timesteps=[300, 600], results=[[1.0]] * 2, ep_lengths=[[1]] * 2
+        folder / "evaluations.npz",
+        timesteps=[300, 600],
+        results=[[1.0, 1.0]] * 2,
+        ep_lengths=[[1, 1]] * 2,
     )
     assert read_run(folder).complete
     return folder, content

@@ -25,7 +25,7 @@ def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch
     assert data_files.load_yaml(file, "recipe") == [1, 2, 3]
     for text in ("[1, 2, 3, 4]", "{a: &x [1], b: *x}", "&x [*x]"):
         file.write_text(text)
-        with pytest.raises(SpecError, match="stands for more than 4 values by its aliases"):
+        with pytest.raises(SpecError, match="stands for more than 4 values, with its aliases"):
             data_files.load_yaml(file, "recipe")
 
 
