@@ -102,7 +102,7 @@ def test_equal_last_steps_need_no_note(results, make_run):
 
 def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
     make_run(seed=0)
-    make_run(seed=1, hyperparameters={"gamma": 0.9}, eval_episodes=5)
+    make_run(seed=1, hyperparameters={"gamma": 0.9})
     notes = noted(results)
     assert len(notes.note_numbers) == 2
     assert "hyperparameters" not in " ".join(notes.numbered_notes)
