@@ -174,10 +174,13 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
     state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
     reading = judge_row(row, folder)
     # Returns that are not finite fail a run that its record calls completed.
-    failed = reading.failed or (state[1] and reason.startswith(NON_FINITE))
-    if reading.record and state[1] != failed:
+    diverged = state[1] and reason.startswith(NON_FINITE) and row["returns"] is None
+    record = reading.record
+    if record and state[0] and record.status != "completed":
+        raise UnusableError(f"corrupted row: column completed is True, not {record.status}")
+    if record and state[1] != (reading.failed or diverged):
         raise UnusableError(
-            f"corrupted row: column failed is {state[1]}, and run_json says {reading.record.status}"
+            f"corrupted row: column failed is {state[1]}, and run_json says {record.status}"
         )
     return ExcludedRun(run_id, folder, reason, *state, reading.spec)
 

@@ -14,6 +14,7 @@ Rows of packed files pass the same function, with the hash of the row in place o
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -192,7 +193,18 @@ def _check_schedule(record: RunRecord) -> None:
         if record.weights_sha256 or record.update_schedule:
             raise UnusableError(f"{RUN_FILE} has weights of a training and says `imported`")
         return
+    if record.failure:
+        raise UnusableError(f"{RUN_FILE} says `completed` and has a failure")
     if scheduled >= spec.steps:
+        # Frameworks end after whole rollouts or update cycles; old records may not have them.
+        names = itertools.product(
+            (record.hyperparameters, spec.hyperparameters), ("rollout_steps", "train_freq")
+        )
+        counts = [count for of, name in names if isinstance(count := of.get(name), int)]
+        if counts and scheduled - spec.steps > 2 * max(spec.n_envs, *counts):
+            raise UnusableError(
+                f"steps.scheduled={scheduled:,} is more than spec.steps={spec.steps:,}"
+            )
         return
     # CleanRL's PPO trains on the whole rollouts that fit.
     rollout = record.hyperparameters.get("rollout_steps")

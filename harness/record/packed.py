@@ -74,6 +74,7 @@ VARIANT_FIELDS = (
     *("threads", "device", "intervention", "save_policy", "acceleration", "actors"),
 )
 """Settings of a run that its variant names where they are not the usual ones."""
+_SHORTEST_HASHED = 100  # characters of a variant that a hash may replace, also in old names
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
 # The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
@@ -280,29 +281,32 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
         return ""
     return (
         f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and run_json says "
-        f"{escape_unprintable(setting)[:80]}"
+        f"{escape_unprintable(setting)[:200]}"
     )
 
 
 def _find_other_setting(variant: str, spec: RecordedSpec) -> str:
-    """Return a setting that a variant lacks, or has otherwise or in addition; or nothing."""
-    values: dict[str, Any] = {"steps": spec.steps, "replay": spec.replay.get("name")}
+    """Return the variant that a record means if it is another one; or nothing."""
     usual = {field.name: field.default for field in msgspec.structs.fields(RecordedSpec)}
-    values |= {name: getattr(spec, name) for name in VARIANT_FIELDS}
-    stated = {"steps", *(name for name in VARIANT_FIELDS if values[name] != usual[name])}
-    named = set(re.findall(r"(?:^|,)([a-z]\w*)=", variant))
-    if "overrides" in named:  # a hash of more parts than fit into a name
-        stated, named = {"steps"}, named - {"overrides"}
-    else:
-        values |= spec.hyperparameters
-        stated |= set(spec.overridden)
-    for name in sorted(named | stated):
-        value = values.get(name)
-        # A value may hold commas itself, so the variant is searched and not split.
-        texts = [f"{value},", f"{msgspec.json.encode(value).decode()},"]
-        if not any(f",{name}={text.replace(' ', '')}" in f",{variant}," for text in texts):
-            return f"{name}={value}" if name in values else f"no {name}"
-    return ""
+    names = [name for name in VARIANT_FIELDS if getattr(spec, name) != usual[name]]
+    first = [f"{name}={getattr(spec, name)}" for name in ("steps", *names)]
+    last = [f"{name}={_format_value(spec.hyperparameters.get(name))}" for name in spec.overridden]
+    replay = spec.replay.get("name", "uniform")
+    middle = [] if replay == "uniform" else [f"replay={replay}"]  # its changed values may follow
+    meant = ",".join([*first, *middle, *last])
+    start, end = ",".join([*first, *middle]), ",".join(["", *last])
+    hashed = re.fullmatch(rf"steps={spec.steps},overrides=[0-9a-f]{{12}}", variant)
+    if (hashed and len(meant) > _SHORTEST_HASHED) or variant == meant:
+        return ""
+    return "" if middle and variant.startswith(start) and variant.endswith(end) else meant
+
+
+def _format_value(value: Any) -> str:
+    """Return a hyperparameter as variants have it."""
+    if value is None:
+        return "null"
+    text = str(value).replace(" ", "")
+    return text.lower() if isinstance(value, bool) else text
 
 
 def _round(value: float | None) -> float | None:

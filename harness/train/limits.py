@@ -353,16 +353,19 @@ def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: st
     for name in ("burn_in", "sequence_length", "n_step"):  # of R2D2
         steps = getattr(hyperparameters, name, 0)
         _check(f"hyperparameters.{name}", steps, spec.steps, f"the run has steps={spec.steps}")
+    lstm = math.isqrt(machine.memory // (4 * WEIGHT_BYTES))  # an LSTM has four square matrices
+    size = getattr(hyperparameters, "lstm_size", 0)
+    _check("hyperparameters.lstm_size", size, lstm, f"its weights take memory, and {room}")
     for name in ("epochs", "gradient_steps"):
         passes = getattr(hyperparameters, name, 0)
         _check(f"hyperparameters.{name}", passes, MOST_PASSES, "an update would hardly end")
     for name, value in dataclasses.asdict(hyperparameters).items():
-        if name.endswith("hidden_sizes") and value and len(value) > MOST_LAYERS:
+        if name.endswith(("hidden_sizes", "head_sizes")) and value and len(value) > MOST_LAYERS:
             raise SpecError(
                 f"hyperparameters.{name} has {len(value):,} layers, which is too many: use "
                 f"{MOST_LAYERS:,} or fewer.{_override()}"
             )
-        if name.endswith("hidden_sizes") and value:
+        if name.endswith(("hidden_sizes", "head_sizes")) and value:
             sizes = [task.observation_size, *value]
             weights = sum(a * b for a, b in itertools.pairwise(sizes))
             if WEIGHT_BYTES * weights > machine.memory:

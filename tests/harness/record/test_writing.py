@@ -442,11 +442,12 @@ class Source:
         alignment="common",
         asked=None,
         weights=None,
+        failed=None,
     ):
         self.same, self.error, self.reads = same, error, 0
         self.record = types.SimpleNamespace(
             status=status,
-            failure="it broke",
+            failure="it broke" if failed is None and status == "failed" else failed,
             steps=types.SimpleNamespace(scheduled=300),
             spec=types.SimpleNamespace(
                 steps=requested,
@@ -454,6 +455,7 @@ class Source:
                 eval_episodes=episodes,
                 evaluate_untrained=untrained,
                 alignment=alignment,
+                n_envs=1,
                 hyperparameters=asked or {},
             ),
             weights_sha256=weights,
@@ -546,6 +548,12 @@ def judge(with_evaluations=False, **options):
             ("steps.scheduled=300 is less than spec.steps=600", {"damaged"}, 0),
         ),
         ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
+        ({"failed": "nan"}, ("run.json says `completed` and has a failure", {"damaged"}, 0)),
+        ({"requested": 284, "asked": {"train_freq": 8}}, ("", set(), 0)),
+        (
+            {"requested": 283, "asked": {"train_freq": 8}},
+            ("steps.scheduled=300 is more than spec.steps=283", {"damaged"}, 0),
+        ),
         (
             {"imported": "eval.npz", "weights": "0"},
             ("run.json has weights of a training and says `imported`", {"damaged"}, 0),
@@ -749,7 +757,7 @@ def replace_part(text, name, value):
         ("seconds", lambda number: number * 2, "column seconds is"),
         ("final_score", lambda number: number + 1, "column final_score is 226.2"),
         ("variant", lambda text: replace_part(text, "steps", 5), "run_json says steps=20480"),
-        ("variant", lambda text: replace_part(text, "eval_episodes", 1), "says eval_episodes=10"),
+        ("variant", lambda text: replace_part(text, "eval_episodes", 1), "eval_episodes=10"),
         ("returns", lambda values: [line[:1] for line in values], "shapes do not agree"),
     ],
 )

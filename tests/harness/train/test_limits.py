@@ -48,6 +48,10 @@ TOO_LARGE = {
         support.spec("torchrl", "r2d2", hyperparameters={"burn_in": 10**9}, env="CartPole-v1"),
         r"burn_in=1000000000 is too large: the run has steps=",
     ),
+    "lstm_size": (
+        support.spec("torchrl", "r2d2", hyperparameters={"lstm_size": 10**5}, env="CartPole-v1"),
+        r"lstm_size=100000 is too large: .* Use hyperparameters.lstm_size=11585 or less",
+    ),
     "layers": (off_policy(hidden_sizes=[1] * 1001), r"hidden_sizes has 1,001 layers, .* 1,000 or"),
     "hidden_sizes": (off_policy(hidden_sizes=[10**6, 10**6]), r"use smaller layers"),
 }
