@@ -6,14 +6,13 @@ Help lists them without importing Hydra, which takes half a second.
 import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
-
-import yaml
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms, field_names
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.replay import REPLAY_CONFIGS
@@ -152,8 +151,8 @@ def find_synonym(name: str, algorithm: str) -> str:
 
 def _load_synonyms() -> Mapping[str, Mapping[str, Sequence[str]]]:
     """Return other tools' names by option: those of runs, and those of hyperparameters."""
-    source = files("parallax.harness.cli") / "option_synonyms.yaml"
-    loaded: Mapping[str, Mapping[str, Sequence[str]]] = yaml.safe_load(source.read_text("utf-8"))
+    file = Path(__file__).with_name("option_synonyms.yaml")
+    loaded: Mapping[str, Mapping[str, Sequence[str]]] = load_yaml(file, "list of names")
     return loaded
 
 

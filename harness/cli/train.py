@@ -23,7 +23,7 @@ from parallax.harness.cli.config_groups import (
 )
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
-from parallax.harness.contract.data_files import load_yaml
+from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
 
@@ -84,12 +84,9 @@ def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -
     for file in sorted(Path(folder).rglob("*.yaml")) if folder else []:
         if named is not None and file.stem not in named:
             continue
-        content = load_yaml(file, "file")
-        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-            raise SpecError(f"{file}:1: the file holds no values by name. Mend it.")
-        if file.parts[-3:-1] == ("hyperparameters", file.parent.name) and re.match(
-            r"\s*#\s*@package", file.read_text()
-        ):
+        content = load_named_values(file, "file")
+        is_recipe = file.parent.parent.name == "hyperparameters"
+        if is_recipe and re.match(r"\s*#\s*@package", file.read_text()):
             raise SpecError(f"{file}:1: a recipe has no `@package` of its own. Remove the line.")
         entries = content.get("defaults", [])
         if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):

@@ -59,6 +59,20 @@ def load_yaml(file: Path, what: str) -> Any:
     return content
 
 
+def load_named_values(file: Path, what: str) -> dict[str, Any]:
+    """Load a file of values by name, which messages call `what`.
+
+    Raises:
+        SpecError: It cannot be read, or holds something else.
+    """
+    values = load_yaml(file, what)
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise SpecError(
+            f"{file}:1: the {what} holds no values by name, such as `gamma: 0.99`. Mend it."
+        )
+    return values
+
+
 def _count_values(value: Any, known: dict[int, float]) -> float:
     """Count values as if every alias were written out; infinite where one contains itself."""
     if not isinstance(value, dict | list):

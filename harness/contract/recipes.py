@@ -15,7 +15,7 @@ from typing import Any
 from parallax.harness.contract.adapter import Adapter, RunContext, find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.data_files import load_yaml
+from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 
 
@@ -89,12 +89,7 @@ def _line_of_error(file: Path, where: str, text: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _parse_recipe_file(file: Path, changed: int) -> dict[str, Any]:
     # Cached: a study reads the same few files thousands of times, each in some milliseconds.
-    values = load_yaml(file, "recipe")
-    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise SpecError(
-            f"{file}:1: the recipe holds no values by name, such as `gamma: 0.99`. Mend it."
-        )
-    return values
+    return load_named_values(file, "recipe")
 
 
 def _find_package_folders(package: str) -> list[Path]:

@@ -93,10 +93,9 @@ def make_checks(
     checks = []
     for name, given in functions.items():
         detect, *why = given if isinstance(given, tuple) else (given,)
-        entry = dict(_load_entries()[name]) | {"needs": tuple(_load_entries()[name]["needs"])}
-        if why:
-            entry["why_not_applicable"] = why[0]
-        checks.append(DiagnosisCheck(id=name, detect=detect, **entry))
+        entry = _load_entries()[name]
+        own = {"needs": tuple(entry["needs"])} | ({"why_not_applicable": why[0]} if why else {})
+        checks.append(DiagnosisCheck(id=name, detect=detect, **entry | own))
     return tuple(checks)
 
 

@@ -14,7 +14,6 @@ Rows of packed files pass the same function, with the hash of the row in place o
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -197,10 +196,9 @@ def _check_schedule(record: RunRecord) -> None:
         raise UnusableError(f"{RUN_FILE} says `completed` and has a failure")
     if scheduled >= spec.steps:
         # Frameworks end after whole rollouts or update cycles; old records may not have them.
-        names = itertools.product(
-            (record.hyperparameters, spec.hyperparameters), ("rollout_steps", "train_freq")
-        )
-        counts = [count for of, name in names if isinstance(count := of.get(name), int)]
+        given = (record.hyperparameters, spec.hyperparameters)
+        found = (of.get(name) for of in given for name in ("rollout_steps", "train_freq"))
+        counts = [count for count in found if isinstance(count, int)]
         if counts and scheduled - spec.steps > 2 * max(spec.n_envs, *counts):
             raise UnusableError(
                 f"steps.scheduled={scheduled:,} is more than spec.steps={spec.steps:,}"
@@ -208,10 +206,9 @@ def _check_schedule(record: RunRecord) -> None:
         return
     # CleanRL's PPO trains on the whole rollouts that fit.
     rollout = record.hyperparameters.get("rollout_steps")
-    changed = rollout != spec.hyperparameters.get("rollout_steps")
-    changed = changed and spec.alignment in _EQUAL_LEVELS
+    asked = spec.hyperparameters.get("rollout_steps")
     whole = isinstance(rollout, int) and rollout > 0 and spec.steps // rollout * rollout
-    if changed or not whole or scheduled != whole:
+    if (spec.alignment in _EQUAL_LEVELS and rollout != asked) or not whole or scheduled != whole:
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={spec.steps:,}")
 
 

@@ -241,8 +241,7 @@ def check_folder(folder: str | None) -> None:
     if path.is_absolute() or ".." in path.parts or "\0" in folder or not path.parts:
         raise UnusableError(
             f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, which is no path "
-            f"below "
-            "the file"
+            "below the file"
         )
 
 

@@ -221,8 +221,8 @@ def test_lengths_of_episodes_are_compared_too(packed):
     assert compare_evaluations(before, after) == ""
     longer = dataclasses.replace(after.evaluations, ep_lengths=after.evaluations.ep_lengths + 1)
     after = dataclasses.replace(after, evaluations=longer)
-    told = compare_evaluations(before, after)
-    assert told == "2 of 2 differ, from step 300 on; in lengths of episodes only"
+    difference = compare_evaluations(before, after)
+    assert difference == "2 of 2 differ, from step 300 on; in lengths of episodes only"
 
 
 @pytest.fixture(scope="module")
