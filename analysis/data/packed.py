@@ -178,9 +178,10 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
     record = reading.record
     if record and state[0] and record.status != "completed":
         raise UnusableError(f"corrupted row: column completed is True, not {record.status}")
-    if record and state[1] != (reading.failed or diverged):
+    if state[1] != (reading.failed or diverged):
+        status = record.status if record else "nothing"
         raise UnusableError(
-            f"corrupted row: column failed is {state[1]}, and run_json says {record.status}"
+            f"corrupted row: column failed is {state[1]}, and run_json says {status}"
         )
     return ExcludedRun(run_id, folder, reason, *state, reading.spec)
 

@@ -17,7 +17,7 @@ from parallax.harness.cli.config_groups import (
     explain_unknown_option,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.harness.contract.fields import RunsFailedError, SpecError, report_error
+from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
@@ -43,7 +43,7 @@ def run_hydra_app(config: DictConfig) -> None:
         report_outcomes(run_sweep([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
     except (SpecError, RunsFailedError) as error:
         # Hydra would print a second message around an exception.
-        raise SystemExit(report_error(error)) from None
+        raise SystemExit(2) from error
 
 
 def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:

@@ -133,7 +133,7 @@ class SharedComposition:
             if group in first:
                 hydra.check(composed, group, {choices[group] for choices in alike}, rest)
         check_composed_keys(composed)
-        self._config = _remove_hydra_config(composed)
+        self._config = OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"])
         references = list(iterate_references(_to_unresolved_values(self._config)))
         if not all(map(_is_plain, references)):
             raise NeedsHydraError
@@ -252,10 +252,6 @@ def _get_root_name(override: str) -> str:
 def format_overrides(choices: Mapping[str, Any]) -> list[str]:
     """Return values by name as words of a command line."""
     return [f"{word}={choice}" for word, choice in choices.items()]
-
-
-def _remove_hydra_config(config: DictConfig) -> DictConfig:
-    return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
 
 
 def _to_unresolved_values(config: Any) -> Any:

@@ -56,14 +56,18 @@ def run(words: Sequence[str]) -> int:
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
-    if os.environ.get("HYDRA_FULL_ERROR"):
-        run_hydra_app()
-        return 0
+    full = bool(os.environ.get("HYDRA_FULL_ERROR"))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
         run_hydra_app()
+    except SystemExit as ended:
+        if not isinstance(ended.__cause__, SpecError):
+            raise ended.__cause__ or ended from None
+        raise _add_own_line(str(ended.__cause__), options.config_dir, settings) from None
     except (HydraException, OmegaConfBaseException) as error:
-        raise SpecError(explain_hydra_error(error)) from error
+        if full:
+            raise
+        raise _add_own_line(explain_hydra_error(error), options.config_dir, settings) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, yaml.YAMLError):
         check_own_files(options.config_dir)  # a study of one's own may name the others
         raise
@@ -91,6 +95,20 @@ def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -
         entries = content.get("defaults", [])
         if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
             raise SpecError(f"{file}: defaults={entries} must be a list of files. Mend it.")
+
+
+def _add_own_line(message: str, folder: str | None, settings: Sequence[str]) -> SpecError:
+    """Return the error, with the line of `--config-dir` that sets what it begins with or quotes."""
+    found = re.search(r"at input '([^']+)'", message) or re.match(r"(?:\w+\.)*(\w+)", message)
+    wanted = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)") if found else None
+    named = set(re.findall(r"[\w.-]+", " ".join(settings)))
+    if not folder or not wanted or wanted.search(" ".join(settings)):
+        return SpecError(message)
+    for file in sorted(Path(folder).rglob("*.yaml")):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if file.stem in named and wanted.search(line.partition("#")[0]):
+                return SpecError(f"{message} {file}:{number} sets it.")
+    return SpecError(message)
 
 
 _NAME_WITHOUT_VALUES_PATTERN = re.compile(

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _MAX_LISTED_NAMES = 25
+# Larger integers are not exact as floats; products of larger floats overflow in float32.
+_LARGEST = {bool: 1, int: 2**53, float: 1e30}
 
 SCHEDULES = ("constant", "linear")
 """Schedules of a value over a run: constant, or decreasing linearly to 0."""
@@ -167,6 +169,8 @@ def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:
         raise SpecError(f"{name}={value!r} must be at most {maximum}.")
     if above is not None and value <= above:
         raise SpecError(f"{name}={value!r} must be greater than {above}.")
+    if isinstance(value, int | float) and abs(value) > _LARGEST[type(value)]:
+        raise SpecError(f"{name}={value!r} must be at most {_LARGEST[type(value)]:,}.")
 
 
 def format_value(value: Any) -> str:

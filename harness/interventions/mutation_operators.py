@@ -116,12 +116,10 @@ def _iterate_own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         waiting += [
-            child for child in ast.iter_child_nodes(node) if not _is_nested_statement(child)
+            child
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, ast.stmt | ast.arguments)
         ]
-
-
-def _is_nested_statement(node: ast.AST) -> bool:
-    return isinstance(node, ast.stmt | ast.arguments)
 
 
 _REPORTING_NAMES = ("logger", "writer", "print", "append", "TraceLogger", "warn", "_clear_weakrefs")

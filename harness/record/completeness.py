@@ -14,6 +14,7 @@ Rows of packed files pass the same function, with the hash of the row in place o
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -188,6 +189,9 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
 
 def _check_schedule(record: RunRecord) -> None:
     scheduled, spec = record.steps.scheduled, record.spec
+    own_adapter = re.match(r"(?:parallax\.)?adapters\.(\w+)", record.adapter)
+    if own_adapter and own_adapter[1] != spec.framework:
+        raise UnusableError(f"adapter={record.adapter}, and spec.framework={spec.framework}")
     if record.imported is not None:  # files of other tools end where they end
         if record.weights_sha256 or record.update_schedule:
             raise UnusableError(f"{RUN_FILE} has weights of a training and says `imported`")

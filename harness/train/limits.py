@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +107,11 @@ def check_replay(spec: RunSpec, adapter: Adapter) -> None:
         return
     setting = f"replay={spec.replay.name}"
     if not isinstance(spec.hyperparameters, OffPolicy):
+        others = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
         raise SpecError(
             f"{setting} needs a replay buffer, and algorithm={spec.algorithm} has none: it learns "
             f"from its newest rollout. Use replay=uniform, or "
-            f"algorithm={' or '.join(_list_off_policy_algorithms())}."
+            f"algorithm={' or '.join(others)}."
         )
     reason = adapter.why_unsupported_replay(spec.algorithm, spec.replay)
     if reason:
@@ -119,10 +119,6 @@ def check_replay(spec: RunSpec, adapter: Adapter) -> None:
             f"{setting} is not available for algorithm={spec.algorithm} of "
             f"framework={spec.framework}: {reason}. Use replay=uniform or another framework."
         )
-
-
-def _list_off_policy_algorithms() -> Sequence[str]:
-    return [name for name, known in ALGORITHMS.items() if issubclass(known, OffPolicy)]
 
 
 def check_device(spec: RunSpec, adapter: Adapter, on_this_machine: bool) -> None:

@@ -101,7 +101,7 @@ class TrainingMonitor:
         self._scheduled_steps = prepared.native.total_steps
         self._layers = collect_layers(prepared.interventions)
         self._folder, self.checkpoint_manager = folder, checkpoint_manager
-        self._boundary = checkpoint_manager.safe_point if checkpoint_manager else _do_nothing
+        self._boundary = checkpoint_manager.safe_point if checkpoint_manager else lambda: None
         self._weights: Callable[[], Weights] | None = None
         self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
@@ -227,10 +227,6 @@ class TrainingMonitor:
 
 
 _NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:

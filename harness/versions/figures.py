@@ -124,16 +124,13 @@ def list_answer_rows(history: ReleaseHistory, versions: Sequence[str]) -> list[A
             rows.append(AnswerRow(label, number_answers(result, versions)))
         others = [result for result in results if result.probe not in changed]
         if others:
-            measured = {v: _is_measured(others, v) for v in versions}
+            given = [answer for item in others for answer in item.answers.items()]
+            measured = {v: any(v == w and not a.failed for w, a in given) for v in versions}
             count = f"{len(others)} other" if own else f"all {len(others)}"
             label = f"{name}, {count} questions"
             numbers = {v: 0 if is_measured else None for v, is_measured in measured.items()}
             rows.append(AnswerRow(label, numbers))
     return rows
-
-
-def _is_measured(results: Sequence[ProbeResult], version: str) -> bool:
-    return any(version in item.answers and not item.answers[version].failed for item in results)
 
 
 def number_answers(result: ProbeResult, versions: Sequence[str]) -> dict[str, int | None]:

@@ -197,10 +197,6 @@ def make_initial_constant_probe(
     )
 
 
-def _compare_critics(weights: Mapping[str, Array]) -> float:
-    return float(not np.array_equal(weights["critic1.0.weight"], weights["critic2.0.weight"]))
-
-
 def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> Probe:
     """Return the probe of initial target networks."""
     there = NETWORK_NAMES[algorithm]
@@ -209,7 +205,8 @@ def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> 
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         weights = own(cache, 0).record.created
-        differ = [_compare_critics(weights)] if twins else []
+        critics = [weights[f"critic{i}.0.weight"] for i in (1, 2)] if twins else []
+        differ = [float(not np.array_equal(critics[0], critics[1]))] if twins else []
         same = [
             float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
             for n in copied

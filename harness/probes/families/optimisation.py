@@ -75,7 +75,7 @@ def make_optimizer_probes(
 
     def learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
         value = np.array(
-            [_get_first_step(own(cache), n).settings[n].get("lr", np.nan) for n in networks]
+            [list_network_steps(own(cache), n)[0].settings[n].get("lr", np.nan) for n in networks]
         )
         return ProbeMeasurement(value, np.array(list(rates.values())))
 
@@ -306,10 +306,6 @@ def _describe_step_lengths(comparison: object, measurement: ProbeMeasurement) ->
     if lost:
         return f"{lost} of {len(value)} steps go elsewhere than Adam's"
     return f"steps are {value.min():.4g} to {value.max():.4g} times as long as Adam's"
-
-
-def _get_first_step(run: ProbeRun, network: str) -> OptimizerStepRecord:
-    return list_network_steps(run, network)[0]
 
 
 def _read_setting(run: ProbeRun, network: str, setting: str) -> float:

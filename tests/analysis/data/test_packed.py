@@ -273,6 +273,10 @@ ATTACKS = [
         lambda row: row.update(failed=True, not_used_because="failed: why"),
         "column failed is True, and run_json says completed",
     ),
+    (
+        lambda row: row.update(failed=True, not_used_because="cut off", run_json="{"),
+        "column failed is True, and run_json says nothing",
+    ),
     (lambda row: set_variant(row, "steps=20000"), "run_json says steps=20000,eval_every"),
     (
         lambda row: set_variant(row, row["variant"] + ",gamma=0.5"),

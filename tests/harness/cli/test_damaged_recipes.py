@@ -86,6 +86,34 @@ def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, k
         hydra_errors.run([*words, "study=mine"])
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "said"),
+    [
+        ("foo: 3", [], "foo is not known. .* {}:2 sets it."),
+        ("study: {nam: x}  # foo", [], "study.nam is not known: .* {}:2 sets it."),
+        ("hyperparameters: {gama: 1}", [], "hyperparameters.gama is not known. .* {}:2 sets it."),
+        ("steps: many", [], "steps='many' must be a whole number. {}:2 sets it."),
+        ("steps: many", ["steps=few"], "steps='few' must be a whole number.$"),
+        ("steps: ${bar}", [], "Interpolation key 'bar' not found"),
+        (
+            "hydra: {sweeper: {params: {seed: 'choice(1,'}}}",
+            ["-m"],
+            "(?s)no viable .* {}:2 sets it.",
+        ),
+    ],
+)
+def test_line_of_a_folder_of_ones_own_that_sets_a_wrong_value_is_named(
+    tmp_path, line, words, said, monkeypatch
+):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    file = tmp_path / "study" / "mine.yaml"
+    file.parent.mkdir()
+    name = "" if "study" in line else "study: {name: mine}"
+    file.write_text(f"# @package _global_\n{line}\n{name}\n")
+    with pytest.raises(SpecError, match=said.replace("{}", re.escape(str(file)))):
+        hydra_errors.run(["--config-dir", str(tmp_path), "study=mine", *words])
+
+
 def test_wrong_value_in_a_recipe_is_named_by_file_and_line(tmp_path, monkeypatch):
     text = find_recipe_files("td3")["sbx"].read_text()
     lines = [

@@ -47,6 +47,8 @@ def test_values_are_converted_to_the_types_of_their_fields():
         ({"rate": "1"}, "rate='1' must be a number."),
         ({"rate": None}, "rate=None must be a number."),
         ({"rate": 10**400}, "rate must be below 2e+308."),
+        ({"rate": 1e300}, "rate=1e+300 must be at most 2."),
+        ({"count": 10**16}, "count=10000000000000000 must be at most 9,007,199,254,740,992."),
         ({"count": 0}, "count=0 must be at least 1."),
         ({"count": 1.5}, "count=1.5 must be a whole number."),
         ({"count": math.nan}, "count=nan must be a whole number."),

@@ -443,13 +443,16 @@ class Source:
         asked=None,
         weights=None,
         failed=None,
+        adapter="",
     ):
         self.same, self.error, self.reads = same, error, 0
         self.record = types.SimpleNamespace(
             status=status,
+            adapter=adapter,
             failure="it broke" if failed is None and status == "failed" else failed,
             steps=types.SimpleNamespace(scheduled=300),
             spec=types.SimpleNamespace(
+                framework="sb3",
                 steps=requested,
                 eval_every=every,
                 eval_episodes=episodes,
@@ -486,6 +489,7 @@ class Source:
 
 
 MISSING = "%d evaluations, and eval_every=%s in 300 steps means %d"
+OTHER_ADAPTER = "adapter=parallax.adapters.sbx:SbxAdapter, and spec.framework=sb3"
 MOVED = "an evaluation is at step 100, not 0"
 
 
@@ -549,6 +553,9 @@ def judge(with_evaluations=False, **options):
         ),
         ({"requested": 9999, "imported": "eval.npz"}, ("", set(), 0)),
         ({"failed": "nan"}, ("run.json says `completed` and has a failure", {"damaged"}, 0)),
+        ({"adapter": "adapters.sb3:SB3Adapter"}, ("", set(), 0)),
+        ({"adapter": "mine:Adapter"}, ("", set(), 0)),
+        ({"adapter": "parallax.adapters.sbx:SbxAdapter"}, (OTHER_ADAPTER, {"damaged"}, 0)),
         ({"requested": 284, "asked": {"train_freq": 8}}, ("", set(), 0)),
         (
             {"requested": 283, "asked": {"train_freq": 8}},
