@@ -300,7 +300,10 @@ def _count_findings(
         for name in sorted(_collect_finding_ids(runs, level)):
             for group, members in sorted(groups.items()):
                 hits = [
-                    f for run in members for f in run.findings if _has_id_and_level(f, name, level)
+                    f
+                    for run in members
+                    for f in run.findings
+                    if (f["id"], f["level"]) == (name, level)
                 ]
                 if hits:
                     first = min(hits, key=lambda finding: int(finding["first_step"]))
@@ -322,7 +325,3 @@ def _explain_findings(runs: Sequence[DiagnosisReading], levels: Sequence[str]) -
 
 def _collect_finding_ids(runs: Sequence[DiagnosisReading], level: str) -> set[str]:
     return {f["id"] for run in runs for f in run.findings if f["level"] == level}
-
-
-def _has_id_and_level(finding: dict[str, Any], name: str, level: str) -> bool:
-    return bool(finding["id"] == name and finding["level"] == level)

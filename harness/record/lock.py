@@ -276,7 +276,7 @@ def watch_heartbeats(
     remote = {f: holder for f, holder in holders.items() if not holder.is_local and is_wanted(f)}
     if not remote:
         return set(), {}
-    longest = 3 * max(map(_read_period, remote)) + _SLACK
+    longest = max(_compute_patience(folder) for folder in remote)
     first = next(iter(remote.values()))
     say(
         f"{len(remote)} run folders are locked from other machines, such as by "
@@ -327,6 +327,10 @@ def _wait_for_end(holder: LockOwner, folder: Path) -> None:
     deadline = time.monotonic() + 1.5 * _read_period(folder) + 2
     while time.monotonic() < deadline and (not holder.is_local or holder.is_running()):
         time.sleep(0.1)
+
+
+def _compute_patience(folder: Path) -> float:
+    return 3 * _read_period(folder) + _SLACK
 
 
 def _create_lock(folder: Path, token: str) -> bool:

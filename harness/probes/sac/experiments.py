@@ -52,7 +52,9 @@ def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
 
 def is_squashed(cache: ExperimentCache) -> bool:
     """Return whether the policy squashes samples by tanh: then no action exceeds 1."""
-    return cache.get_or_compute("squashes", lambda: bool(_run_first_search(cache)[1].max() <= 1))
+    return cache.get_or_compute(
+        "squashes", lambda: bool(_run_search(cache, SEARCH_START, *SEARCH_GRIDS[0])[1].max() <= 1)
+    )
 
 
 def _invert_squashing(cache: ExperimentCache, actions: Array) -> Array:
@@ -72,10 +74,6 @@ def _find_std_output(cache: ExperimentCache, std: float) -> float:
             np.interp(np.log(std), np.log(_invert_squashing(cache, actions) / SEARCH_NOISE), grid)
         )
     return raw
-
-
-def _run_first_search(cache: ExperimentCache) -> tuple[Array, Array]:
-    return _run_search(cache, SEARCH_START, *SEARCH_GRIDS[0])
 
 
 def _run_search(
