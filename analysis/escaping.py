@@ -106,12 +106,13 @@ def _escape_text(text: str) -> str:
 
 def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:
     """Format cells and headings in Markdown as a table: no cell can end its column or its line."""
-    cells = [[_escape_cell(cell) for cell in row] for row in rows]
-    titles = [_escape_cell(head) for head in heads]
+    cells = [[escape_cell(cell) for cell in row] for row in rows]
+    titles = [escape_cell(head) for head in heads]
     return tabulate(cells, titles, tablefmt="pipe", disable_numparse=True)
 
 
-def _escape_cell(cell: object) -> str:
+def escape_cell(cell: object) -> str:
+    """Return a value as text that ends neither its column of a Markdown table nor its line."""
     if cell is None:
         return ""
     return _PIPE.sub(

@@ -30,6 +30,7 @@ COMPARED_SETTINGS = (
 )
 EVAL_EPISODES = "eval_episodes"
 _MAX_NAMED_SETTINGS = 3
+_MAX_BYTES = 3 * 2**27  # of evaluations; the thesis' 1,440 runs of 3,000,000 steps take 2**28
 
 RequestedSettings = Mapping[str, str]  # name of a setting and its value as JSON
 
@@ -178,8 +179,16 @@ def _read_folders(root: Path) -> RunCollection:
     found = find_runs(root)
     runs: list[CompletedRun] = []
     excluded: list[ExcludedRun] = []
+    size = 0
     for folder in found.runs:
         outcome = load_run(folder)
+        if isinstance(outcome, CompletedRun):
+            size += outcome.results.nbytes + outcome.ep_lengths.nbytes
+            if size > _MAX_BYTES:
+                reason = (
+                    f"evaluations take more than {_MAX_BYTES:,} bytes together: read fewer runs"
+                )
+                outcome = ExcludedRun(outcome.id, folder, reason, completed=True)
         (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
     return RunCollection(root, tuple(runs), tuple(excluded), found.links, found.foreign)
 

@@ -187,6 +187,8 @@ def _parse_sweep_values(part: Mapping[str, Any]) -> dict[str, list[str]]:
             found = list(itertools.islice(one.sweep_string_iterator(), _MOST_VALUES + 1))
             if len(found) > _MOST_VALUES:
                 raise UnusableError(f"{name} has more than {_MOST_VALUES:,} values: name fewer")
+            if not found:
+                raise UnusableError(f"{name} has no values: name at least one")
             values[name] = found
     except HydraException as error:
         raise UnusableError(summarize_error(error)) from error

@@ -323,6 +323,8 @@ def load_outcomes(path: Path) -> list[BugOutcome]:
 
 def render_table(outcomes: Sequence[BugOutcome]) -> str:
     """Return outcomes as a Markdown table, misses first, with their counts above it."""
+    from parallax.analysis.escaping import escape_cell  # it needs tabulate
+
     lines = [
         format_counts(outcomes),
         "",
@@ -334,10 +336,9 @@ def render_table(outcomes: Sequence[BugOutcome]) -> str:
         more = f" and {len(item.changed) - 3} more" if len(item.changed) > 3 else ""
         detail = "; ".join(filter(None, (listed + more, item.reason)))
         until = f"{item.last_bad} -> {item.first_good or 'open'}"
-        lines.append(
-            f"| {item.framework} | {item.algorithm} | {item.bug.removeprefix('bug.')} | {until} | "
-            f"{item.outcome} | {detail} |"
-        )
+        bug = item.bug.removeprefix("bug.")
+        cells = (item.framework, item.algorithm, bug, until, item.outcome, detail)
+        lines.append(f"| {' | '.join(map(escape_cell, cells))} |")
     return "\n".join(lines)
 
 

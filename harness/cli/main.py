@@ -384,13 +384,13 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
 
 def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
     from parallax.harness.contract.fields import HANDLED_ERRORS
+    from parallax.harness.record.files import UnusableError
 
     if not module.startswith(_ANALYSIS):
-        return HANDLED_ERRORS
+        return (*HANDLED_ERRORS, UnusableError)
     # The analysis imports only records from the harness, so it has its own error class.
     from parallax.analysis.commands.common import CommandError
     from parallax.analysis.verdicts.groups import UnknownScaleError
-    from parallax.harness.record.files import UnusableError
 
     return (*HANDLED_ERRORS, CommandError, UnknownScaleError, UnusableError)
 

@@ -34,7 +34,8 @@ FIRST_CURVES = (
 """Shown before all others, in this order."""
 
 _BLOCK_CHARACTERS = "▁▂▃▄▅▆▇█"
-_MIN_INTERVAL = 0.2  # seconds
+_MIN_INTERVAL, _MAX_INTERVAL = 0.2, 86_400  # seconds
+_MAX_SHOWN = 1e300  # sums of larger values are not finite
 ABANDONED = "abandoned"
 """Status of a run whose record says `running` and that no process trains."""
 
@@ -147,7 +148,7 @@ def format_sparkline(curve: ScalarCurve, until: int, width: int) -> str:
     """Return a curve as a line of blocks from low to high; blank where there is no value."""
     cells: list[list[float]] = [[] for _ in range(width)]
     for step, value in curve:
-        if math.isfinite(value):
+        if abs(value) < _MAX_SHOWN:
             cells[_compute_column(step, until, width)].append(value)
     means = [sum(cell) / len(cell) if cell else None for cell in cells]
     known = [mean for mean in means if mean is not None]
@@ -206,6 +207,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.notes:
         raise SpecError("--notes belongs to --findings: add it, or leave --notes out.")
+    if not options.every <= _MAX_INTERVAL:
+        raise SpecError(f"--every={options.every} must be at most {_MAX_INTERVAL:,} seconds.")
     return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 
@@ -292,24 +295,19 @@ def format_findings(root: Path, *, notes: bool) -> str:
 def _count_findings(
     runs: Sequence[DiagnosisReading], levels: Sequence[str]
 ) -> Iterable[tuple[str, ...]]:
-    groups: dict[tuple[str, ...], list[DiagnosisReading]] = {}
+    members: collections.Counter[tuple[str, ...]] = collections.Counter()
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = collections.defaultdict(list)
     for run in runs:
         place = parse_run_path(run.folder.absolute())
-        groups.setdefault((place.framework, place.algorithm, place.env), []).append(run)
-    for level in levels:
-        for name in sorted(_collect_finding_ids(runs, level)):
-            for group, members in sorted(groups.items()):
-                hits = [
-                    f
-                    for run in members
-                    for f in run.findings
-                    if (f["id"], f["level"]) == (name, level)
-                ]
-                if hits:
-                    first = min(hits, key=lambda finding: int(finding["first_step"]))
-                    step = str(first["first_step"])
-                    counts = str(len(hits)), str(len(members))
-                    yield (level, name, *group, *counts, step, first["seen"])
+        group = place.framework, place.algorithm, place.env
+        members[group] += 1
+        for finding in run.findings:
+            if (level := finding["level"]) in levels:
+                found[levels.index(level), finding["id"], group].append(finding)
+    for (number, name, group), hits in sorted(found.items()):
+        first = min(hits, key=lambda finding: int(finding["first_step"]))
+        counts = str(len(hits)), str(members[group])
+        yield (levels[number], name, *group, *counts, str(first["first_step"]), first["seen"])
 
 
 def _explain_findings(runs: Sequence[DiagnosisReading], levels: Sequence[str]) -> Iterable[str]:
@@ -321,7 +319,3 @@ def _explain_findings(runs: Sequence[DiagnosisReading], levels: Sequence[str]) -
     for name, finding in sorted(first_findings.items()):
         yield f"{name}: {finding['name']}. Probably: {finding['causes']}"
         yield f"  Try: {finding['remedies']} It may be wrong for: {finding['may_be_wrong']}"
-
-
-def _collect_finding_ids(runs: Sequence[DiagnosisReading], level: str) -> set[str]:
-    return {f["id"] for run in runs for f in run.findings if f["level"] == level}

@@ -13,7 +13,7 @@ from parallax.harness.contract.fields import SpecError
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
-_MAX_JSON_BYTES = 2**27  # the answers of all probes take 4 MB
+_MAX_JSON_BYTES = 2**25  # the answers of all probes take 4 MB
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
 Content = TypeVar("Content")
@@ -41,6 +41,7 @@ def load_yaml(file: Path, what: str) -> Any:
     try:
         raw = read_user_file(file, _MAX_BYTES)
         content = yaml.load(raw.decode("utf-8"), Loader=_UniqueKeyLoader)
+        count = _count_values(content, {})
     except OSError as error:
         raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
     except yaml.YAMLError as error:
@@ -51,7 +52,7 @@ def load_yaml(file: Path, what: str) -> Any:
     # A tag or a notation may stand for an impossible value, such as 2000-99-99.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Mend it.") from error
-    if _count_values(content, {}) > _MAX_VALUES:
+    if count > _MAX_VALUES:
         raise SpecError(
             f"{file}:1: the {what} stands for more than {_MAX_VALUES:,} values, with its aliases "
             "written out. Write only what is meant."

@@ -81,6 +81,7 @@ _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
 _MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 100_000, 2**23, 2**28
 _MOST_JSON = 2**21  # bytes of a record
 _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
+_MOST_LISTS = 2**18  # evaluations that are decoded at a time
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
@@ -162,6 +163,9 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
         for column in ("run_json", "spec"):
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(table[column])).as_py()
             check_size(longest or 0, _MOST_JSON, f"bytes in one {column}")
+        for column in ("returns", "ep_lengths"):  # a list in Python takes more than one in Arrow
+            count = pyarrow.compute.sum(pyarrow.compute.list_value_length(table[column])).as_py()
+            check_size(count or 0, _MOST_LISTS, f"evaluations in {len(batch)} rows")
         yield from table.to_pylist()
 
 

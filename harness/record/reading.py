@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 MAX_JSON_BYTES = 2**22  # bytes
 _MAX_DIAGNOSIS_BYTES = 2**22
 _MAX_EVALUATIONS_BYTES = 2**28
-_MAX_HASHED_BYTES = 2**29  # of files whose size the record does not have
+_MAX_HASHED_BYTES, _MAX_TRACE_BYTES = 2**29, 2**33
+_MAX_STEP = 2**53
 _MAX_BRACKETS, MAX_DEPTH = 400, 64
 NOT_REQUESTED = "it was not requested"  # reason of a run without a diagnosis
 FINDING_LEVELS = ("error", "warning", "note")
@@ -224,7 +225,8 @@ def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
     with _name_file_in_errors(name), open_regular_file(folder / name) as file:
         there = file.seek(0, 2)
         # Checked before reading: a sparse file can have terabytes that are not on the disk.
-        if there != size if size is not None else there > _MAX_HASHED_BYTES:
+        most = _MAX_TRACE_BYTES if name == TRACE_FILE else _MAX_HASHED_BYTES
+        if there > most or there != (there if size is None else size):
             raise UnusableError(f"corrupted {name}: {there:,} bytes are not what the run wrote")
         file.seek(0)
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -306,6 +308,8 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
             str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
             for name, signal in content.get("signals", {}).items()
         }
+        if any(not 0 <= step <= _MAX_STEP for curve in curves.values() for step, _ in curve):
+            raise ValueError("a step of a curve is no step of a training")
         # Older files have other ids; the schema of `diagnosis.json` did not change with them.
         findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
         return DiagnosisReading(folder, findings, curves)
@@ -335,6 +339,9 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
 def _is_finding(finding: Any) -> bool:
     return (
         all(isinstance(finding.get(word), str) for word in _TEXT_FIELDS)
-        and all(isinstance(finding.get(name), int) for name in ("first_step", "last_step", "count"))
+        and all(
+            isinstance(finding.get(name), int) and 0 <= finding[name] <= _MAX_STEP
+            for name in ("first_step", "last_step", "count")
+        )
         and finding["level"] in FINDING_LEVELS
     )

@@ -26,6 +26,7 @@ CHECKSUM_FIELD = "checksum"
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
+_ENDPOINTS = r"^(final|auc|last-[1-9]\d{0,3}|steps-([1-9]\d?|100))$"
 RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
 
 
@@ -67,7 +68,7 @@ class RecordedSpec(Struct, frozen=True):
     replay: dict[str, Any] = msgspec.field(default_factory=lambda: {"name": "uniform"})
     python: str | None = None
     checkpoint_every: float = 20.0
-    endpoint: str = "final"
+    endpoint: Annotated[str, Meta(pattern=_ENDPOINTS)] = "final"
     evaluate_untrained: bool = False
 
     @property

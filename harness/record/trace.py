@@ -32,7 +32,8 @@ _EMPTY = _TRACE_SCHEMA.remove(1).empty_table()
 _MAX_GROUP_BYTES = 2**28  # of a group of rows, decompressed
 _ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are in memory
 _MAX_TRACE_BYTES = 2**33
-_MAX_TRACE_ROWS = 2**25
+_MAX_TRACE_ROWS, _MAX_GROUP_ROWS = 2**25, 2**20
+_MAX_METRIC_ROWS = 2**23
 
 
 class TraceWriter:
@@ -157,6 +158,9 @@ def _check_group_sizes(groups: Sequence[Sequence[ColumnSizes]]) -> None:
         size = sum(column.uncompressed for column in group)
         if size > _MAX_GROUP_BYTES:
             raise UnusableError(f"is too large: {size:,} bytes in a group of rows")
+        rows = max(column.values for column in group)
+        if rows > _MAX_GROUP_ROWS:
+            raise UnusableError(f"is too large: {rows:,} values in a group of rows")
 
 
 def _iterate_batches(path: Path) -> Iterator[Any]:
@@ -181,7 +185,12 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
         UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
-        rows = pyarrow.concat_tables([_EMPTY, *_select_rows(reader, metric)])
+        tables = [_EMPTY]
+        for table in _select_rows(reader, metric):
+            tables.append(table)
+            if sum(map(len, tables)) > _MAX_METRIC_ROWS:
+                raise UnusableError(f"has more than {_MAX_METRIC_ROWS:,} values of {metric}")
+        rows = pyarrow.concat_tables(tables)
     return rows["step"].to_numpy(), rows["value"].to_numpy()
 
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from parallax.analysis.data import load
 from parallax.analysis.data.load import _remove_copies, load_runs
 from parallax.analysis.data.runs import RunId, StudyCell
 from parallax.analysis.labels import format_run_counts
@@ -32,6 +33,17 @@ def test_reads_a_complete_run_as_it_was_written(results, make_run):
     assert run.final_score == 4
     assert run.spec["hyperparameters"] == {"gamma": 0.99}
     assert (loaded.requested, loaded.completed, loaded.used) == (1, 1, 1)
+
+
+def test_evaluations_of_all_runs_have_a_largest_size(results, make_run, monkeypatch):
+    for seed in range(3):
+        make_run(timesteps=[10, 20], returns=[[1, 2], [3, 5]], scheduled=20, seed=seed)
+    monkeypatch.setattr(load, "_MAX_BYTES", 3 * 64)
+    assert load_runs(results).used == 3
+    monkeypatch.setattr(load, "_MAX_BYTES", 3 * 64 - 1)
+    loaded = load_runs(results)
+    assert (loaded.requested, loaded.completed, loaded.used) == (3, 3, 2)
+    assert "take more than 191 bytes together: read fewer runs" in loaded.excluded[0].reason
 
 
 def test_arrays_cannot_be_changed(results, make_run):

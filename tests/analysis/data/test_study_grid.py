@@ -38,6 +38,7 @@ ATTACKS = {
     "long range": {"seed": "range(0,1000000000)"},
     "long shuffled range": {"seed": "'shuffle(range(0,1000000000))'"},
     "long range backwards": {"seed": "range(1000000000,0,-1)"},
+    "empty range": {"seed": "range(0,0)"},
     "range of numbers": {"seed": "range(0,1,0.000000001)"},
     "range that stands": {"seed": "range(0,5,0)"},
     "product": {"seed": "range(0,10000)", "env": ",".join(f"A-v{i}" for i in range(1500))},

@@ -1,5 +1,6 @@
 """Bugs of released versions: the entries fit what is installed, and outcomes are judged."""
 
+import dataclasses
 import json
 
 import gymnasium
@@ -156,6 +157,8 @@ def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
     text = command.render_table([named, missed])
     assert text.startswith("1 of 2 driven bugs are found, 1 named")
     assert text.index("no-timeout-bootstrap") < text.index("signed-kl")
+    odd = dataclasses.replace(missed, reason="a | b\n# c")
+    assert command.render_table([odd]).splitlines()[-1].endswith(r"| a \| b\n# c |")
     json.loads(file.read_text())
     file.write_text('[{"bug": "x"}]')
     with pytest.raises(SpecError, match="no outcome"):

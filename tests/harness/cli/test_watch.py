@@ -57,6 +57,17 @@ def test_bars_are_high_where_the_curve_is():
     assert drawn[0] < drawn[1] < drawn[2]
 
 
+def test_curves_of_values_whose_sum_is_infinite_are_drawn_without_them():
+    drawn = format_sparkline(((1, 0.0), (50, 1e308), (60, 1e308), (70, -1e308), (100, 2.0)), 100, 3)
+    assert drawn[1] == " " and drawn[0] < drawn[2]
+
+
+@pytest.mark.parametrize("every", ["nan", "inf", "86401"])
+def test_the_time_between_two_reads_has_a_bound(folder, every, capsys):
+    assert main(["run", "watch", str(folder), "--every", every]) == 2
+    assert "must be at most 86,400 seconds" in capsys.readouterr().err
+
+
 def test_a_study_has_a_line_for_each_run(folder, capsys):
     study = folder.parent
     shutil.copytree(folder, study / "seed=1")

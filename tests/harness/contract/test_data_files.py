@@ -29,6 +29,17 @@ def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch
             data_files.load_yaml(file, "recipe")
 
 
+@pytest.mark.parametrize("depth", [100, 600, 900, 5000])
+def test_deep_yaml_is_read_or_refused(tmp_path, depth):
+    file = tmp_path / "a.yaml"
+    file.write_text("[" * depth + "]" * depth)
+    if depth == 100:
+        assert data_files.load_yaml(file, "recipe")
+    else:
+        with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe (cannot be read|is no YAML)"):
+            data_files.load_yaml(file, "recipe")
+
+
 def test_damaged_yaml_is_named_with_its_line(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("a: 1\nb: [\n")

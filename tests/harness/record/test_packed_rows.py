@@ -50,6 +50,7 @@ def test_rows_are_sorted_by_folder_with_a_hash_of_all_other_columns(path):
     ("name", "limit", "words"),
     [
         ("_MOST_VALUES", 12, "12 values in a column where 11 are allowed"),
+        ("_MOST_LISTS", 6, "6 evaluations in 3 rows where 5 are allowed"),
         ("_MOST_JSON", 9, "9 bytes in one run_json where 8 are allowed"),
     ],
 )

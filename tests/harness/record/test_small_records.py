@@ -92,6 +92,8 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
         ("{}", "cannot be read"),
         ('{"findings": [], "signals": {"a": {"curve": [[1e400, 0]]}}}', "infinity"),
         (f'{{"findings": [], "signals": {{"a": {{"curve": [[1, 1{"0" * 400}]]}}}}}}', "too large"),
+        (f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}', "no step of"),
+        ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "no step of a training"),
         ('{"findings": [{"id": "a"}]}', "a finding lacks what findings have"),
     ],
 )
@@ -100,6 +102,16 @@ def test_a_diagnosis_that_cannot_be_read_has_a_reason(tmp_path, text, words):
     found = read_diagnosis(tmp_path)
     assert (found.folder, found.findings) == (tmp_path, ())
     assert found.reason.startswith("diagnosis.json cannot be read (") and words in found.reason
+
+
+@pytest.mark.parametrize("name", ["first_step", "last_step", "count"])
+def test_a_finding_has_steps_of_a_training(tmp_path, name):
+    finding = dict.fromkeys(reading._TEXT_FIELDS, "a") | {"id": "nan", "level": "error"}
+    finding |= dict.fromkeys(("first_step", "last_step", "count"), 2**53)
+    for change, readable in (({}, True), ({name: 2**53 + 1}, False), ({name: -1}, False)):
+        content = {"findings": [finding | change], "signals": {}}
+        (tmp_path / "diagnosis.json").write_text(json.dumps(content))
+        assert bool(read_diagnosis(tmp_path).findings) == readable
 
 
 def test_a_diagnosis_that_is_missing_was_not_requested_and_others_cannot_be_read(tmp_path):

@@ -105,6 +105,24 @@ def test_values_of_a_metric_are_those_of_its_name_also_where_names_are_missing(t
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("_MAX_GROUP_ROWS", "is too large: 3 values in a group of rows"),
+        ("_MAX_METRIC_ROWS", "has more than 2 values of a"),
+    ],
+)
+def test_values_that_are_read_at_a_time_have_a_largest_number(tmp_path, monkeypatch, name, words):
+    path = tmp_path / "trace.parquet"
+    table = pyarrow.table(COLUMNS | {"metric": ["a", "a", "a"]}, trace._TRACE_SCHEMA)
+    pyarrow.parquet.write_table(table, path)
+    monkeypatch.setattr(trace, name, 3)
+    assert len(trace.read_metric(path, "a")[0]) == 3
+    monkeypatch.setattr(trace, name, 2)
+    with pytest.raises(UnusableError, match=words):
+        trace.read_metric(path, "a")
+
+
+@pytest.mark.parametrize(
     ("columns", "words"),
     [
         ({"metric": ["a"], "step": [1]}, "^corrupted trace.parquet: has columns 'metric', 'step'$"),

@@ -257,7 +257,7 @@ def test_a_trace_of_the_largest_size_is_read_and_a_larger_one_is_not(
 
 def test_a_group_of_rows_has_all_of_its_columns_within_the_limit(monkeypatch):
     monkeypatch.setattr(trace, "_MAX_GROUP_BYTES", 10)
-    column = types.SimpleNamespace(uncompressed=5)
+    column = types.SimpleNamespace(uncompressed=5, values=1)
     trace._check_group_sizes([[column, column], [column]])
     with pytest.raises(UnusableError, match="is too large: 15 bytes in a group of rows"):
         trace._check_group_sizes([[column] * 3])
@@ -809,6 +809,8 @@ def test_a_packed_run_has_a_record_of_its_hash_and_may_have_been_renamed(row):
         ("evaluations.npz", 2**28, reading.read_evaluations),
         ("policy.npz", 2**29, reading.read_policy),
         ("policy.npz", 2**29, lambda path: reading._check_hash(path, "policy.npz", "", None)),
+        ("policy.npz", 2**29, lambda path: reading._check_hash(path, "policy.npz", "", 2**29 + 1)),
+        ("trace.parquet", 2**33, lambda path: reading._check_hash(path, "trace.parquet", "", None)),
     ],
 )
 def test_files_that_are_too_large_are_refused_by_their_size(folder, name, limit, read):
