@@ -106,3 +106,48 @@ def test_numbers_of_muprls_mutants_come_out_of_their_scores():
     killed = [row for row in rows if row["killable"] == "True"]
     assert (len(killed), sum(row["trivial"] == "True" for row in killed)) == (15, 7)
     assert "Fifteen of twenty settings are killable, and seven of them trivial" in section
+
+
+def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
+    section = page.partition("## DDPG, until uniform")[2].partition("\n## ")[0]
+    monkeypatch.chdir(ROOT)
+    words = ["study", "replay", "docs/imp_per_ddpg.parquet", "--output", str(tmp_path)]
+    assert main(words) == 0
+    tables = {}
+    for name in ("replay", "replay_effects"):
+        with (tmp_path / f"{name}.csv").open() as file:
+            tables[name] = {(row["framework"], row["replay"]): row for row in csv.DictReader(file)}
+    effects, ways = tables["replay_effects"], tables["replay"]
+    lines = [[cell.strip(" *") for cell in line.split("|")] for line in section.splitlines()]
+    first, second = [[line for line in lines if len(line) == length] for length in (9, 8)]
+    assert (len(first), len(second)) == (5, 5)
+    for _, name, uniform, *shown, gain, _ in first[2:]:
+        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        assert float(uniform) == round(float(ways[framework, "uniform"]["final_mean"]))
+        for way, text in zip(("per", "rank", "atdc", "imp"), shown, strict=True):
+            row = effects[framework, way]
+            values = [round(float(row[column])) for column in ("difference", "low", "high")]
+            assert [read_number(number) for number in NUMBER.findall(text)] == values
+            assert row["does"] == (
+                "helps" if (framework, way) == ("sb3", "per") else "inconclusive"
+            )
+            assert (row["replayed_requested"], row["replayed_used"], row["pairs"]) == ("5",) * 3
+        found = [
+            float(ways[framework, "imp"][f"gain_{end}"]) for end in ("over_per", "low", "high")
+        ]
+        values = [round(100 * value) for value in found]
+        assert [read_number(number) for number in NUMBER.findall(gain)] == values
+    reached = {way: 0 for _, way in ways}
+    for (_, way), row in ways.items():
+        reached[way] += int(row["n_reached"])
+    assert (reached["imp"], sum(reached[way] for way in ("per", "rank", "atdc"))) == (5, 43)
+    for _, name, *_, imp, atdc, _ in second[2:]:
+        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        cost = {way: sum_costs(ways[framework, way]) for way in ("per", "imp", "atdc")}
+        assert float(imp) == pytest.approx(cost["imp"] / cost["per"], abs=0.006)
+        assert float(atdc) == pytest.approx(cost["atdc"] / cost["per"], abs=0.006)
+
+
+def sum_costs(row):
+    return sum(float(row[f"{part}_us"]) for part in ("sampling", "priorities", "learning"))
