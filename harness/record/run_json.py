@@ -26,7 +26,7 @@ CHECKSUM_FIELD = "checksum"
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
-_ENDPOINTS = r"^(final|auc|last-[1-9]\d{0,3}|steps-([1-9]\d?|100))$"
+_ENDPOINTS = r"^(final|auc|last-[1-9][0-9]{0,3}|steps-([1-9][0-9]?|100))\Z"
 RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
 
 

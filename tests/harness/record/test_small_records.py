@@ -226,6 +226,14 @@ def test_a_record_of_this_project_has_a_seed():
     assert record.spec.seed is None
 
 
+@pytest.mark.parametrize("name", ["final", "auc", "last-3", "last-9999", "steps-1", "steps-100"])
+def test_a_record_has_an_endpoint_that_exists(name):
+    assert parse_record(make_record(spec={"endpoint": name}))[0].spec.endpoint == name
+    for odd in ("bogus", "last-0", "last-10000", "steps-101", f"{name}\n", "", "9" * 5000):
+        with pytest.raises(UnusableError, match=r"spec\.endpoint: expected"):
+            parse_record(make_record(spec={"endpoint": odd}))
+
+
 def test_records_of_later_schemas_are_refused_with_their_content():
     with pytest.raises(NewerSchemaError, match=rf"run.json has schema={SCHEMA + 1}, and") as error:
         parse_record(make_record(schema=SCHEMA + 1))
