@@ -1,8 +1,10 @@
 """Test results of mutants and originals, as `parallax mutation test` writes them."""
 
+import collections
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -12,8 +14,11 @@ from parallax.harness.record.files import UnusableError, read_bounded
 
 OUTCOMES_FILE = "mutation.json"
 SCHEMA = 1
-_MAX_BYTES = 2**27
+MAX_MUTANTS, MAX_PAIRS = 1000, 4000
+"""Bounds of one file, pairs of all generators; muPRL's study of CartPole has 77 and 2,310."""
+_MAX_BYTES = 2**23
 
+Name = Annotated[str, msgspec.Meta(max_length=500)]
 SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
 PairSuccesses = list[NDArray[np.bool_]]
 """Successes of one agent of each pair, bool[tests]."""
@@ -34,7 +39,7 @@ class GeneratorResults(msgspec.Struct, frozen=True):
 
     original: list[list[SuccessFlag]] = []
     mutant: list[list[SuccessFlag]] = []
-    reason: str = msgspec.field(name="why_not", default="")
+    reason: Name = msgspec.field(name="why_not", default="")
     predictor_accuracy: float = math.nan
 
     @property
@@ -54,12 +59,12 @@ class MutantResults(msgspec.Struct, frozen=True):
         tests: By generator.
     """
 
-    operator: str
+    operator: Name
     value: float | None
     original_value: float | None
     mutant_seeds: list[int] = msgspec.field(name="trained")
     seeds: list[int]
-    tests: dict[str, GeneratorResults]
+    tests: dict[Literal["replay", "weak", "strong"], GeneratorResults]
 
 
 class MutationSetting(msgspec.Struct, frozen=True):
@@ -70,12 +75,12 @@ class MutationSetting(msgspec.Struct, frozen=True):
         steps: Environment steps that originals were trained for.
     """
 
-    env: str
-    algorithm: str
-    hps: str
-    framework: str
+    env: Name
+    algorithm: Name
+    hps: Name
+    framework: Name
     originals: list[int]
-    steps: int
+    steps: Annotated[int, msgspec.Meta(ge=1)]
     mutants: list[MutantResults]
 
 
@@ -103,22 +108,72 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
         raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
     if content.schema != SCHEMA:
         raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")
-    for setting in content.settings:
-        for mutant in setting.mutants:
-            _check_mutant(file, mutant)
+    if trouble := _find_contradiction(content.settings):
+        raise OutcomesError(f"{file}: {trouble}. Run parallax mutation test again.")
     return content.settings
 
 
-def _check_mutant(file: Path, mutant: MutantResults) -> None:
+def _find_contradiction(settings: Sequence[MutationSetting]) -> str:
+    """Return the first contradiction between parts of a file, or an empty string."""
+    mutants = [mutant for setting in settings for mutant in setting.mutants]
+    pairs = sum(len(tests.original) for mutant in mutants for tests in mutant.tests.values())
+    if max(len(settings), len(mutants)) > MAX_MUTANTS or pairs > MAX_PAIRS:
+        return (
+            f"it has {len(settings):,} settings, {len(mutants):,} mutants and {pairs:,} pairs, "
+            f"but {MAX_MUTANTS:,}, {MAX_MUTANTS:,} and {MAX_PAIRS:,} are allowed: test one study "
+            "at a time"
+        )
+    names = [f"{one.framework} {one.algorithm} {one.env} {one.hps}" for one in settings]
+    if name := _find_repeated(names):
+        return f"the setting {name} is there twice"
+    troubles = (
+        f"{name}: {trouble}"
+        for name, setting in zip(names, settings, strict=True)
+        if (trouble := _check_setting(setting))
+    )
+    return next(troubles, "")
+
+
+def _check_setting(setting: MutationSetting) -> str:
+    if seed := _find_repeated(setting.originals):
+        return f"originals has seed {seed} twice"
+    originals: dict[str, float | None] = {}
+    for mutant in setting.mutants:
+        name = f"{mutant.operator} {mutant.value}"
+        original = originals.setdefault(mutant.operator, mutant.original_value)
+        if original != mutant.original_value:
+            return f"{name}: original_value={mutant.original_value}, and {original} before"
+        if trouble := _check_mutant(mutant, setting.originals):
+            return f"{name}: {trouble}"
+    if name := _find_repeated([f"{one.operator} {one.value}" for one in setting.mutants]):
+        return f"the mutant {name} is there twice"
+    return ""
+
+
+def _check_mutant(mutant: MutantResults, originals: Sequence[int]) -> str:
     for name, tests in mutant.tests.items():
         lengths = {len(mutant.seeds) if tests.reason == "" else 0}
         if {len(tests.original), len(tests.mutant)} != lengths:
-            raise OutcomesError(
-                f"{file}: {mutant.operator} {mutant.value}: {name} has {len(tests.original)} "
-                f"originals and {len(tests.mutant)} mutants of {len(mutant.seeds)} pairs."
+            return (
+                f"{name} has {len(tests.original)} originals and {len(tests.mutant)} mutants of "
+                f"{len(mutant.seeds)} pairs"
             )
         if any(not row for row in (*tests.original, *tests.mutant)):
-            raise OutcomesError(f"{file}: {mutant.operator} {mutant.value}: {name} has no tests.")
+            return f"{name} has no tests"
+        lengths_of_pairs = [list(map(len, rows)) for rows in (tests.original, tests.mutant)]
+        if name == "replay" and lengths_of_pairs[0] != lengths_of_pairs[1]:
+            return "the two agents of a pair have unequally many tests of replay"
+    for field, seeds in (("seeds", mutant.seeds), ("trained", mutant.mutant_seeds)):
+        if seed := _find_repeated(seeds):
+            return f"{field} has seed {seed} twice"
+    for field, seeds in (("trained", mutant.mutant_seeds), ("originals", originals)):
+        if unknown := set(mutant.seeds).difference(seeds):
+            return f"seeds has {min(unknown)}, which is not in {field}"
+    return ""
+
+
+def _find_repeated(values: Iterable[object]) -> str:
+    return next((str(one) for one, count in collections.Counter(values).items() if count > 1), "")
 
 
 def _rows_to_arrays(rows: Any) -> PairSuccesses:
