@@ -2,7 +2,7 @@
 
 import collections
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -108,72 +108,60 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
         raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
     if content.schema != SCHEMA:
         raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")
-    if trouble := _find_contradiction(content.settings):
-        raise OutcomesError(f"{file}: {trouble}. Run parallax mutation test again.")
+    try:
+        _check_settings(content.settings)
+    except OutcomesError as error:
+        raise OutcomesError(f"{file}: {error}. Run parallax mutation test again.") from None
     return content.settings
 
 
-def _find_contradiction(settings: Sequence[MutationSetting]) -> str:
-    """Return the first contradiction between parts of a file, or an empty string."""
+def _check_settings(settings: list[MutationSetting]) -> None:
     mutants = [mutant for setting in settings for mutant in setting.mutants]
     pairs = sum(len(tests.original) for mutant in mutants for tests in mutant.tests.values())
     if max(len(settings), len(mutants)) > MAX_MUTANTS or pairs > MAX_PAIRS:
-        return (
-            f"it has {len(settings):,} settings, {len(mutants):,} mutants and {pairs:,} pairs, "
-            f"but {MAX_MUTANTS:,}, {MAX_MUTANTS:,} and {MAX_PAIRS:,} are allowed: test one study "
-            "at a time"
+        raise OutcomesError(
+            f"{len(settings):,} settings, {len(mutants):,} mutants and {pairs:,} pairs, but "
+            f"{MAX_MUTANTS:,}, {MAX_MUTANTS:,} and {MAX_PAIRS:,} are allowed: test one study"
         )
     names = [f"{one.framework} {one.algorithm} {one.env} {one.hps}" for one in settings]
-    if name := _find_repeated(names):
-        return f"the setting {name} is there twice"
-    troubles = (
-        f"{name}: {trouble}"
-        for name, setting in zip(names, settings, strict=True)
-        if (trouble := _check_setting(setting))
-    )
-    return next(troubles, "")
+    _check_unique("the setting", names)
+    for name, setting in zip(names, settings, strict=True):
+        _check_unique(f"{name}: originals: seed", setting.originals)
+        _check_unique(f"{name}: the mutant", [f"{m.operator} {m.value}" for m in setting.mutants])
+        values: dict[str, float | None] = {}
+        for mutant in setting.mutants:
+            place = f"{name}: {mutant.operator} {mutant.value}"
+            before = values.setdefault(mutant.operator, mutant.original_value)
+            if before != mutant.original_value:
+                raise OutcomesError(
+                    f"{place}: original_value={mutant.original_value}, and {before} before"
+                )
+            _check_mutant(place, mutant, setting.originals)
 
 
-def _check_setting(setting: MutationSetting) -> str:
-    if seed := _find_repeated(setting.originals):
-        return f"originals has seed {seed} twice"
-    originals: dict[str, float | None] = {}
-    for mutant in setting.mutants:
-        name = f"{mutant.operator} {mutant.value}"
-        original = originals.setdefault(mutant.operator, mutant.original_value)
-        if original != mutant.original_value:
-            return f"{name}: original_value={mutant.original_value}, and {original} before"
-        if trouble := _check_mutant(mutant, setting.originals):
-            return f"{name}: {trouble}"
-    if name := _find_repeated([f"{one.operator} {one.value}" for one in setting.mutants]):
-        return f"the mutant {name} is there twice"
-    return ""
-
-
-def _check_mutant(mutant: MutantResults, originals: Sequence[int]) -> str:
+def _check_mutant(place: str, mutant: MutantResults, originals: list[int]) -> None:
     for name, tests in mutant.tests.items():
         lengths = {len(mutant.seeds) if tests.reason == "" else 0}
         if {len(tests.original), len(tests.mutant)} != lengths:
-            return (
-                f"{name} has {len(tests.original)} originals and {len(tests.mutant)} mutants of "
-                f"{len(mutant.seeds)} pairs"
+            raise OutcomesError(
+                f"{place}: {name} has {len(tests.original)} originals and {len(tests.mutant)} "
+                f"mutants of {len(mutant.seeds)} pairs"
             )
         if any(not row for row in (*tests.original, *tests.mutant)):
-            return f"{name} has no tests"
-        lengths_of_pairs = [list(map(len, rows)) for rows in (tests.original, tests.mutant)]
-        if name == "replay" and lengths_of_pairs[0] != lengths_of_pairs[1]:
-            return "the two agents of a pair have unequally many tests of replay"
-    for field, seeds in (("seeds", mutant.seeds), ("trained", mutant.mutant_seeds)):
-        if seed := _find_repeated(seeds):
-            return f"{field} has seed {seed} twice"
+            raise OutcomesError(f"{place}: {name} has no tests")
+        if name == "replay" and [*map(len, tests.original)] != [*map(len, tests.mutant)]:
+            raise OutcomesError(f"{place}: a pair has unequally many tests of replay")
+    _check_unique(f"{place}: trained: seed", mutant.mutant_seeds)
+    _check_unique(f"{place}: seeds: seed", mutant.seeds)
     for field, seeds in (("trained", mutant.mutant_seeds), ("originals", originals)):
         if unknown := set(mutant.seeds).difference(seeds):
-            return f"seeds has {min(unknown)}, which is not in {field}"
-    return ""
+            raise OutcomesError(f"{place}: seeds has {min(unknown)}, which is not in {field}")
 
 
-def _find_repeated(values: Iterable[object]) -> str:
-    return next((str(one) for one, count in collections.Counter(values).items() if count > 1), "")
+def _check_unique(what: str, values: Iterable[object]) -> None:
+    for value, count in collections.Counter(values).items():
+        if count > 1:
+            raise OutcomesError(f"{what} {value} is there twice")
 
 
 def _rows_to_arrays(rows: Any) -> PairSuccesses:
