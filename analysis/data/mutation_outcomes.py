@@ -131,11 +131,9 @@ def _check_settings(settings: list[MutationSetting]) -> None:
         values: dict[str, float | None] = {}
         for mutant in setting.mutants:
             place = f"{name}: {mutant.operator} {mutant.value}"
-            before = values.setdefault(mutant.operator, mutant.original_value)
-            if before != mutant.original_value:
-                raise OutcomesError(
-                    f"{place}: original_value={mutant.original_value}, and {before} before"
-                )
+            first = values.setdefault(mutant.operator, mutant.original_value)
+            if first != mutant.original_value:
+                raise OutcomesError(f"{place}: original_value={mutant.original_value}, not {first}")
             _check_mutant(place, mutant, setting.originals)
 
 

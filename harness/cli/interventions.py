@@ -90,12 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=5,
         help="values drawn for each operator (default: %(default)s)",
     )
-    study(
-        "--seed",
-        type=parse_seed,
-        default=0,
-        help="random seed of these values (default: %(default)s)",
-    )
+    study("--seed", type=parse_seed, default=0, help="random seed of values (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,14 +20,7 @@ from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.detection import detectors
 from parallax.harness.detection.detectors import DetectorVerdict
 from parallax.harness.interventions.mutants import CodeMutant, find_mutant
-from parallax.harness.record.files import (
-    escape_unprintable,
-    make_number_parser,
-    parse_jobs,
-    parse_seed,
-    print_lines,
-    write_text,
-)
+from parallax.harness.record.files import make_number_parser, parse_jobs, parse_seed, print_lines
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
@@ -56,12 +49,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="test scenarios taken from the training itself (default: %(default)s)",
     )
-    add(
-        "--jobs",
-        type=parse_jobs,
-        default=1,
-        help="settings played at a time; -1 is one per core (default: %(default)s)",
-    )
+    add("--jobs", type=parse_jobs, default=1, help="settings at a time (default: %(default)s)")
     add(
         "--seed",
         type=parse_seed,
@@ -85,12 +73,8 @@ def run_test(options: argparse.Namespace) -> int:
 
     test_options = MutationTestOptions(replay=options.replay_configurations, seed=options.seed)
     studies = find_mutation_studies(options.results)
-    pairs = 3 * sum(study.count_pairs() for study in studies)
-    if pairs > MAX_PAIRS:
-        raise SpecError(
-            f"{options.results}: {pairs:,} pairs for three generators; {MAX_PAIRS:,} are allowed. "
-            "Name one study, or a folder in it."
-        )
+    if (pairs := 3 * sum(study.count_pairs() for study in studies)) > MAX_PAIRS:
+        raise SpecError(f"{options.results}: {pairs:,} pairs, at most {MAX_PAIRS:,}: name a study.")
     readings = [read_run(folder) for study in studies for folder in study.folders]
     specs = [spec_from_dict(reading.spec) for reading in readings]
     adapters = [reading.content.get("adapter", "") for reading in readings]
@@ -105,7 +89,7 @@ def run_test(options: argparse.Namespace) -> int:
         "seed": test_options.seed,
         "settings": outcomes,
     }
-    write_text(output, json.dumps(content, separators=(",", ":")) + "\n")
+    write_output_files({output: json.dumps(content, separators=(",", ":")) + "\n"})
     print(f"File: {output}\nNext: parallax mutation score {shlex.quote(str(options.results))}")
     return 0
 
@@ -119,7 +103,7 @@ def _play_study(study: "MutationTestStudy", options: "MutationTestOptions") -> d
 
 
 def _print_progress(text: str) -> None:
-    print(escape_unprintable(text), file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
@@ -230,12 +214,11 @@ def _format_detection_report(verdicts: Sequence[DetectorVerdict]) -> str:
         detectors.format_detector_table(verdicts),
     ]
     if mutants:
+        heads = "mutant", *detectors.DETECTORS
         own = [verdict for verdict in verdicts if verdict.mutant in mutants]
         parts += [
             f"The {len(mutants)} that several detectors judged:",
             detectors.format_detector_table(own),
-            format_table(
-                detectors.make_mutant_rows(own, mutants), ["mutant", *detectors.DETECTORS]
-            ),
+            format_table(detectors.make_mutant_rows(own, mutants), heads),
         ]
     return "\n\n".join(parts)

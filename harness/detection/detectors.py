@@ -290,14 +290,11 @@ def format_detector_table(verdicts: Sequence[DetectorVerdict]) -> str:
     return "\n".join(rows)
 
 
-def make_mutant_rows(
-    verdicts: Sequence[DetectorVerdict], mutants: Sequence[str]
-) -> list[list[str]]:
+def make_mutant_rows(found: Sequence[DetectorVerdict], mutants: Sequence[str]) -> list[list[str]]:
     """Return rows of cells: per mutant what each detector found, and after how many steps."""
-    verdicts_by_detector = {(verdict.mutant, verdict.detector): verdict for verdict in verdicts}
+    verdicts = {(verdict.mutant, verdict.detector): verdict for verdict in found}
     return [
-        [f"`{mutant}`"]
-        + [_format_cell(verdicts_by_detector.get((mutant, name))) for name in DETECTORS]
+        [f"`{mutant}`", *(_format_cell(verdicts.get((mutant, name))) for name in DETECTORS)]
         for mutant in mutants
     ]
 

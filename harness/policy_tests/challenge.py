@@ -244,10 +244,7 @@ def parse_change(name: str) -> MutantChange:
     try:
         return MutantChange(operator, float(value) if value else None)
     except ValueError:
-        raise SpecError(
-            f"intervention={name}: the value of {operator} is no number. "
-            "parallax intervention list --kind user-faults lists operators and values."
-        ) from None
+        raise SpecError(f"intervention={name}: {value} is no number: leave the run out.") from None
 
 
 @dataclasses.dataclass(frozen=True)

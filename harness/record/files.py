@@ -123,14 +123,13 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def make_number_parser(minimum: int, maximum: int, other: str = "") -> Callable[[str], int]:
     """Return a function that reads a whole number for argparse, between bounds or `other`."""
+    allowed = f"{minimum} to {maximum}" + (f", or {other}" if other else "")
 
     def read(text: str) -> int:
-        if text.isdecimal() and len(text) <= 16 and minimum <= int(text) <= maximum:
-            return int(text)
-        if other and text == other:
-            return int(other)
-        listed = f"{minimum} to {maximum}" + (f", or {other}" if other else "")
-        raise argparse.ArgumentTypeError(f"{text!r} must be from {listed}")
+        inside = text.isdecimal() and len(text) <= 16 and minimum <= int(text) <= maximum
+        if not inside and (not other or text != other):
+            raise argparse.ArgumentTypeError(f"{text!r} must be from {allowed}")
+        return int(text)
 
     return read
 

@@ -179,7 +179,7 @@ def add_mutant(**fields):
         (lambda s: s.update(originals=[1]), "lr 0.5: seeds has 0, which is not in originals"),
         (lambda s: s.update(originals=[0, 1, 1]), "ppo A-v0 own: originals: seed 1 is there twice"),
         (add_mutant(), "the mutant lr 0.5 is there twice"),
-        (add_mutant(value=2, original_value=3), "lr 2.0: original_value=3.0, and 1.0 before"),
+        (add_mutant(value=2, original_value=3), "lr 2.0: original_value=3.0, not 1.0"),
         (lambda s: s.update(steps=-5), r"Expected `int` >= 1 - at `\$.settings\[0\].steps`"),
         (
             change_mutant(tests={"bogus": {}}),
