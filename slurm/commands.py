@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.files import escape_unprintable, make_number_parser
 from parallax.harness.record.layout import find_runs
 from parallax.harness.record.reading import find_damage
 from parallax.slurm.states import RESUBMITTABLE_STATES
@@ -32,7 +32,7 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--list",
-        type=_make_number_parser(0, 10**9),
+        type=make_number_parser(0, 10**9),
         default=20,
         metavar="N",
         help="name at most N incomplete runs (default: %(default)s)",
@@ -84,17 +84,6 @@ def _check_folder(text: str) -> Path:
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder: name one with results")
     return Path(text)
-
-
-def _make_number_parser(minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return a function that reads a whole number for argparse."""
-
-    def read(text: str) -> int:
-        if not text.isdecimal() or not minimum <= int(text[:12]) <= maximum:
-            raise argparse.ArgumentTypeError(f"{text!r} must be from {minimum} to {maximum}")
-        return int(text)
-
-    return read
 
 
 @contextlib.contextmanager

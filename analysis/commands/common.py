@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import track
-from rich.text import Text
 
 from parallax.analysis.data.load import combine_runs, read_runs
 from parallax.analysis.data.runs import LoadedRuns, RunCollection
 from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.stats.learning_curves import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
-from parallax.harness.record.files import UnusableError, escape_unprintable
+from parallax.harness.record.files import UnusableError, escape_unprintable, parse_jobs, parse_seed
+from parallax.harness.record.files import print_lines as print_lines
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 _MAX_CONSOLE_WIDTH = 100  # columns
@@ -134,13 +134,6 @@ def make_console() -> Console:
     )
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines of plain text, which the terminal may break."""
-    console = make_console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
-
-
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which runs are read and where output is written."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
@@ -210,7 +203,7 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--rng-seed",
-        type=int,
+        type=parse_seed,
         metavar="N",
         default=default.seed,
         help="random seed of bootstrap and permutations; example: --rng-seed 1 "
@@ -249,7 +242,7 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=parse_jobs,
         default=count_cores(),
         help="figures drawn at a time (default: number of cores)",
     )

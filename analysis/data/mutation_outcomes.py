@@ -1,8 +1,10 @@
 """Test results of mutants and originals, as `parallax mutation test` writes them."""
 
+import collections
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -12,8 +14,11 @@ from parallax.harness.record.files import UnusableError, read_bounded
 
 OUTCOMES_FILE = "mutation.json"
 SCHEMA = 1
-_MAX_BYTES = 2**27
+MAX_MUTANTS, MAX_PAIRS = 1000, 4000
+"""Bounds of one file, pairs of all generators; muPRL's study of CartPole has 77 and 2,310."""
+_MAX_BYTES = 2**23
 
+Name = Annotated[str, msgspec.Meta(max_length=500)]
 SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
 PairSuccesses = list[NDArray[np.bool_]]
 """Successes of one agent of each pair, bool[tests]."""
@@ -34,7 +39,7 @@ class GeneratorResults(msgspec.Struct, frozen=True):
 
     original: list[list[SuccessFlag]] = []
     mutant: list[list[SuccessFlag]] = []
-    reason: str = msgspec.field(name="why_not", default="")
+    reason: Name = msgspec.field(name="why_not", default="")
     predictor_accuracy: float = math.nan
 
     @property
@@ -54,12 +59,12 @@ class MutantResults(msgspec.Struct, frozen=True):
         tests: By generator.
     """
 
-    operator: str
+    operator: Name
     value: float | None
     original_value: float | None
     mutant_seeds: list[int] = msgspec.field(name="trained")
     seeds: list[int]
-    tests: dict[str, GeneratorResults]
+    tests: dict[Literal["replay", "weak", "strong"], GeneratorResults]
 
 
 class MutationSetting(msgspec.Struct, frozen=True):
@@ -70,12 +75,12 @@ class MutationSetting(msgspec.Struct, frozen=True):
         steps: Environment steps that originals were trained for.
     """
 
-    env: str
-    algorithm: str
-    hps: str
-    framework: str
+    env: Name
+    algorithm: Name
+    hps: Name
+    framework: Name
     originals: list[int]
-    steps: int
+    steps: Annotated[int, msgspec.Meta(ge=1)]
     mutants: list[MutantResults]
 
 
@@ -103,22 +108,58 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
         raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
     if content.schema != SCHEMA:
         raise OutcomesError(f"{file} has schema {content.schema}; this version reads {SCHEMA}.")
-    for setting in content.settings:
-        for mutant in setting.mutants:
-            _check_mutant(file, mutant)
+    try:
+        _check_settings(content.settings)
+    except OutcomesError as error:
+        raise OutcomesError(f"{file}: {error}. Run parallax mutation test again.") from None
     return content.settings
 
 
-def _check_mutant(file: Path, mutant: MutantResults) -> None:
+def _check_settings(settings: list[MutationSetting]) -> None:
+    mutants = [mutant for setting in settings for mutant in setting.mutants]
+    pairs = sum(len(tests.original) for mutant in mutants for tests in mutant.tests.values())
+    if max(len(settings), len(mutants)) > MAX_MUTANTS or pairs > MAX_PAIRS:
+        raise OutcomesError(
+            f"{len(settings):,} settings, {len(mutants):,} mutants and {pairs:,} pairs, but "
+            f"{MAX_MUTANTS:,}, {MAX_MUTANTS:,} and {MAX_PAIRS:,} are allowed: test one study"
+        )
+    names = [f"{one.framework} {one.algorithm} {one.env} {one.hps}" for one in settings]
+    _check_unique("the setting", names)
+    for name, setting in zip(names, settings, strict=True):
+        _check_unique(f"{name}: originals: seed", setting.originals)
+        _check_unique(f"{name}: the mutant", [f"{m.operator} {m.value}" for m in setting.mutants])
+        values: dict[str, float | None] = {}
+        for mutant in setting.mutants:
+            place = f"{name}: {mutant.operator} {mutant.value}"
+            first = values.setdefault(mutant.operator, mutant.original_value)
+            if first != mutant.original_value:
+                raise OutcomesError(f"{place}: original_value={mutant.original_value}, not {first}")
+            _check_mutant(place, mutant, setting.originals)
+
+
+def _check_mutant(place: str, mutant: MutantResults, originals: list[int]) -> None:
     for name, tests in mutant.tests.items():
         lengths = {len(mutant.seeds) if tests.reason == "" else 0}
         if {len(tests.original), len(tests.mutant)} != lengths:
             raise OutcomesError(
-                f"{file}: {mutant.operator} {mutant.value}: {name} has {len(tests.original)} "
-                f"originals and {len(tests.mutant)} mutants of {len(mutant.seeds)} pairs."
+                f"{place}: {name} has {len(tests.original)} originals and {len(tests.mutant)} "
+                f"mutants of {len(mutant.seeds)} pairs"
             )
         if any(not row for row in (*tests.original, *tests.mutant)):
-            raise OutcomesError(f"{file}: {mutant.operator} {mutant.value}: {name} has no tests.")
+            raise OutcomesError(f"{place}: {name} has no tests")
+        if name == "replay" and [*map(len, tests.original)] != [*map(len, tests.mutant)]:
+            raise OutcomesError(f"{place}: a pair has unequally many tests of replay")
+    _check_unique(f"{place}: trained: seed", mutant.mutant_seeds)
+    _check_unique(f"{place}: seeds: seed", mutant.seeds)
+    for field, seeds in (("trained", mutant.mutant_seeds), ("originals", originals)):
+        if unknown := set(mutant.seeds).difference(seeds):
+            raise OutcomesError(f"{place}: seeds has {min(unknown)}, which is not in {field}")
+
+
+def _check_unique(what: str, values: Iterable[object]) -> None:
+    for value, count in collections.Counter(values).items():
+        if count > 1:
+            raise OutcomesError(f"{what} {value} is there twice")
 
 
 def _rows_to_arrays(rows: Any) -> PairSuccesses:

@@ -161,9 +161,9 @@ def render_figures(
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
     """Draw figures in their order, `jobs` at a time.
 
-    One job draws in this process.
+    One job draws in this process; -1 is one per core.
     """
-    jobs = min(jobs, len(sheets))
+    jobs = min(count_cores() if jobs == -1 else jobs, len(sheets))
     if jobs <= 1:
         return ((sheet, render_figure(sheet, kinds, dpi)) for sheet in sheets)
     # Forked workers need not import everything again. They start here and not with the first

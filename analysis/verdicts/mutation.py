@@ -9,11 +9,14 @@ strong over the weak one.
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from parallax.analysis.data.mutation_outcomes import MutantResults, MutationSetting
 from parallax.analysis.stats import mutation_score
 
-REPLAY, WEAK, STRONG = "replay", "weak", "strong"
+REPLAY: Final = "replay"
+WEAK: Final = "weak"
+STRONG: Final = "strong"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

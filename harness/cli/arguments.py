@@ -9,7 +9,7 @@ from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCEL
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS
-from parallax.harness.record.files import escape_unprintable, write_texts_atomically
+from parallax.harness.record.files import escape_lines, write_texts_atomically
 
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
 
@@ -155,15 +155,6 @@ def check_output_folders(paths: Iterable[Path | None]) -> None:
             raise SpecError(f"{path}: the folder {path.parent} is not there.")
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines without control characters: texts may come from a file of somebody else."""
-    print(_escape_control("\n".join(lines)))
-
-
-def _escape_control(text: str) -> str:
-    return "\n".join(map(escape_unprintable, text.split("\n")))
-
-
 def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = ()) -> None:
     """Write all files or none; texts in Markdown `pages` may come from a file of somebody else.
 
@@ -172,7 +163,7 @@ def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = (
     """
     from parallax.analysis.escaping import finish_markdown
 
-    texts = {path: _escape_control(contents[path]) for path in pages if path in contents}
+    texts = {path: escape_lines(contents[path]) for path in pages if path in contents}
     try:
         write_texts_atomically({**contents, **{k: finish_markdown(v) for k, v in texts.items()}})
     except OSError as error:

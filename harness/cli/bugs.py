@@ -16,7 +16,6 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_frameworks_argument,
     check_output_folders,
-    print_lines,
     split_names,
     write_output_files,
 )
@@ -31,7 +30,7 @@ from parallax.harness.probes.intervention_check import format_intervention_label
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport
 from parallax.harness.probes.runner import ProbeTargets, make_probe_target, run_probes
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import print_lines, write_texts_atomically
 
 NAMED, FOUND, MISSED = "named", "found", "missed"
 SILENT, FALSE_ALARM = "silent", "false alarm"

@@ -33,7 +33,7 @@ from parallax.harness.imports.run_names import (
     PathPattern,
 )
 from parallax.harness.imports.tensorboard_and_wandb import parse_setting
-from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.files import escape_unprintable, make_number_parser
 
 _MAX_REFUSED = 20
 _MAX_CHARACTERS = 1000  # of a line: files may hold names of any length
@@ -112,10 +112,7 @@ def _format_option(field: str) -> str:
     return f"--{field}s" if field in ("framework", "algorithm") else f"--{field}"
 
 
-def _parse_positive(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text[:17]) <= 2**53:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1")
-    return int(text)
+_parse_positive = make_number_parser(1, 2**53)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from parallax.harness.interventions.user_faults import (
     list_fault_names,
     supports_algorithm,
 )
+from parallax.harness.record.files import parse_seed
 
 CHANGES, MUTANTS, USER_FAULTS = "changes", "mutants", "user-faults"
 _EPILOG = """\
@@ -89,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=5,
         help="values drawn for each operator (default: %(default)s)",
     )
-    study("--seed", type=int, default=0, help="random seed of these values (default: %(default)s)")
+    study("--seed", type=parse_seed, default=0, help="random seed of values (default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallax.harness.cli.arguments import add_file_argument, add_trust_argument
+from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.detection import detectors
 from parallax.harness.detection.detectors import DetectorVerdict
 from parallax.harness.interventions.mutants import CodeMutant, find_mutant
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import make_number_parser, parse_jobs, parse_seed, print_lines
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
@@ -44,15 +44,15 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_argument(parser, "--output", "default: mutation.json in the study's folder")
     add(
         "--replay-configurations",
-        type=int,
+        type=make_number_parser(1, 1000),
         default=200,
         metavar="N",
         help="test scenarios taken from the training itself (default: %(default)s)",
     )
-    add("--jobs", type=int, default=1, help="settings played at a time (default: %(default)s)")
+    add("--jobs", type=parse_jobs, default=1, help="settings at a time (default: %(default)s)")
     add(
         "--seed",
-        type=int,
+        type=parse_seed,
         default=0,
         help="random seed of the test generators (default: %(default)s)",
     )
@@ -63,6 +63,7 @@ def run_test(options: argparse.Namespace) -> int:
     """Play healthy and faulty agents in the scenarios of three test generators."""
     import joblib
 
+    from parallax.analysis.data.mutation_outcomes import MAX_PAIRS
     from parallax.harness.policy_tests.challenge import (
         MUTATION_FILE,
         SCHEMA,
@@ -70,20 +71,17 @@ def run_test(options: argparse.Namespace) -> int:
         find_mutation_studies,
     )
 
-    for option, value in (
-        ("--replay-configurations", options.replay_configurations),
-        ("--jobs", options.jobs),
-    ):
-        if value < 1:
-            raise SpecError(f"{option} {value}: give at least 1.")
     test_options = MutationTestOptions(replay=options.replay_configurations, seed=options.seed)
     studies = find_mutation_studies(options.results)
+    if (pairs := 3 * sum(study.count_pairs() for study in studies)) > MAX_PAIRS:
+        raise SpecError(f"{options.results}: {pairs:,} pairs, at most {MAX_PAIRS:,}: name a study.")
     readings = [read_run(folder) for study in studies for folder in study.folders]
     specs = [spec_from_dict(reading.spec) for reading in readings]
-    adapters = [reading.content["adapter"] for reading in readings]
+    adapters = [reading.content.get("adapter", "") for reading in readings]
     require_trust(options.results, list_named_code(specs, adapters), trust=options.trust)
     play = joblib.delayed(_play_study)
-    outcomes = joblib.Parallel(options.jobs)(play(study, test_options) for study in studies)
+    jobs = min(options.jobs, len(studies))
+    outcomes = joblib.Parallel(jobs)(play(study, test_options) for study in studies)
     output = options.output or options.results / MUTATION_FILE
     content = {
         "schema": SCHEMA,
@@ -91,7 +89,7 @@ def run_test(options: argparse.Namespace) -> int:
         "seed": test_options.seed,
         "settings": outcomes,
     }
-    write_text(output, json.dumps(content) + "\n")
+    write_output_files({output: json.dumps(content, separators=(",", ":")) + "\n"})
     print(f"File: {output}\nNext: parallax mutation score {shlex.quote(str(options.results))}")
     return 0
 
@@ -158,11 +156,11 @@ def run_detectors(options: argparse.Namespace) -> int:
     verdicts = [*probed, *checks, *trained]
     parts = _format_detection_report(verdicts), detectors.describe_false_positives(runs)
     text = "\n\n".join(part for part in parts if part)
-    print(text)
-    if options.output:
-        write_text(options.output, text + "\n")
+    print_lines([text])
+    files = {options.output: text + "\n"} if options.output else {}
     if options.figure:
-        write_text(options.figure, detectors.draw_detector_figure(verdicts))
+        files[options.figure] = detectors.draw_detector_figure(verdicts)
+    write_output_files(files, [options.output])
     return 0
 
 
@@ -208,16 +206,19 @@ def _check_in_child_process(item: CodeMutant, path: Path) -> None:
 
 
 def _format_detection_report(verdicts: Sequence[DetectorVerdict]) -> str:
+    from parallax.analysis.escaping import format_table
+
     mutants = detectors.find_common_mutants(verdicts)
     parts = [
         f"{len({v.mutant for v in verdicts})} mutants that train.",
         detectors.format_detector_table(verdicts),
     ]
     if mutants:
+        heads = "mutant", *detectors.DETECTORS
         own = [verdict for verdict in verdicts if verdict.mutant in mutants]
         parts += [
             f"The {len(mutants)} that several detectors judged:",
             detectors.format_detector_table(own),
-            detectors.format_mutant_table(own, mutants),
+            format_table(detectors.make_mutant_rows(own, mutants), heads),
         ]
     return "\n\n".join(parts)

@@ -1,8 +1,6 @@
 """`parallax policy`: evaluate, export and record videos of trained policies."""
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.cli.arguments import add_file_argument, add_trust_argument
+from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.policies.loading import why_no_policy
 from parallax.harness.policies.video import find_rendering_variables
 from parallax.harness.policies.worker import WorkerAnswer, run_action
-from parallax.harness.record.files import escape_unprintable, write_atomically
+from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
@@ -57,8 +55,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
         answers.append(answer)
         failed += _print_answer(answer, _format_returns(answer, "same" in answer))
     if options.output:
-        text = _format_episodes_csv(answers, runs)
-        write_atomically(options.output, lambda file: file.write(text.encode()))
+        write_output_files({options.output: _format_episodes_csv(answers, runs)})
         print(f"Returns of all episodes: {options.output}")
     return 1 if failed else 0
 
@@ -221,17 +218,17 @@ def _format_returns(answer: WorkerAnswer, is_again: bool) -> str:
 
 
 def _format_episodes_csv(answers: Sequence[WorkerAnswer], runs: Mapping[Path, RunSpec]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file)
+    from parallax.analysis.escaping import format_csv
+
     names = ("framework", "algorithm", "env", "hps", "seed")
-    writer.writerow(["folder", *names, "episode", "return", "length"])
+    rows: list[list[object]] = [["folder", *names, "episode", "return", "length"]]
     for answer in answers:
         spec = runs[Path(answer["folder"])]
         pairs = zip(answer.get("returns", ()), answer.get("lengths", ()), strict=True)
         for episode, (value, length) in enumerate(pairs):
             fields = [getattr(spec, name) for name in names]
-            writer.writerow([answer["folder"], *fields, episode, value, length])
-    return file.getvalue()
+            rows.append([answer["folder"], *fields, episode, value, length])
+    return format_csv(rows)
 
 
 def _make_export_path(output: Path, folder: Path, runs: Mapping[Path, RunSpec]) -> Path:

@@ -14,7 +14,6 @@ from parallax.harness.cli.arguments import (
     add_probe_argument,
     check_output_folders,
     choose_alignment,
-    print_lines,
     write_output_files,
 )
 from parallax.harness.cli.probe_checkouts import (
@@ -34,6 +33,7 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import ProbeRequest
+from parallax.harness.record.files import print_lines
 
 _EPILOG = """\
 exit codes:

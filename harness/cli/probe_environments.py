@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parallax.harness.cli.arguments import print_lines, write_output_files
+from parallax.harness.cli.arguments import write_output_files
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.data_files import read_user_file
@@ -27,7 +27,7 @@ from parallax.harness.environment_probes.answers import (
 )
 from parallax.harness.environment_probes.catalogue import MARK, OWN
 from parallax.harness.environment_probes.own_environment import load_own_target
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import print_lines, write_texts_atomically
 from parallax.harness.versions.environments import build_environment
 
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3

@@ -20,7 +20,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.record.completeness import RunReading
-from parallax.harness.record.files import UnusableError, escape_unprintable
+from parallax.harness.record.files import UnusableError, escape_unprintable, parse_jobs, parse_seed
 from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE, find_runs
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner, unlock_folder
 from parallax.harness.record.lock_owner import LockOwner
@@ -54,10 +54,10 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"runs drawn at random from a file of packed runs (default: {_DEFAULT_RUN_COUNT})",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="random seed of the draw (default: %(default)s)"
+        "--seed", type=parse_seed, default=0, help="random seed of the draw (default: %(default)s)"
     )
     parser.add_argument(
-        "--jobs", type=int, default=1, help="runs trained at a time (default: %(default)s)"
+        "--jobs", type=parse_jobs, default=1, help="runs trained at a time (default: %(default)s)"
     )
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="save the new runs below this folder"

@@ -31,6 +31,7 @@ from parallax.harness.lockstep.interpreter import (
 )
 from parallax.harness.probes import catalogue, runner
 from parallax.harness.probes.baseline import OTHER_NUMBERS, describe_change
+from parallax.harness.record.files import parse_jobs
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import run_sweep
 from parallax.harness.versions.environments import build_environment
@@ -134,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     add("--no-training", action="store_true", help="stop after probes and lockstep")
-    add("--jobs", type=int, default=-1, help="trainings at a time (default: one per core)")
+    add("--jobs", type=parse_jobs, default=-1, help="trainings at a time (default: one per core)")
     add(
         "--results",
         type=Path,

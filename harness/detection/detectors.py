@@ -290,14 +290,13 @@ def format_detector_table(verdicts: Sequence[DetectorVerdict]) -> str:
     return "\n".join(rows)
 
 
-def format_mutant_table(verdicts: Sequence[DetectorVerdict], mutants: Sequence[str]) -> str:
-    """Return a Markdown table: per mutant what found it, and after how many steps."""
-    verdicts_by_detector = {(verdict.mutant, verdict.detector): verdict for verdict in verdicts}
-    rows = [f"| mutant | {' | '.join(DETECTORS)} |", "|---" * (len(DETECTORS) + 1) + "|"]
-    for mutant in mutants:
-        cells = [_format_cell(verdicts_by_detector.get((mutant, name))) for name in DETECTORS]
-        rows.append(f"| `{mutant}` | {' | '.join(cells)} |")
-    return "\n".join(rows)
+def make_mutant_rows(found: Sequence[DetectorVerdict], mutants: Sequence[str]) -> list[list[str]]:
+    """Return rows of cells: per mutant what each detector found, and after how many steps."""
+    verdicts = {(verdict.mutant, verdict.detector): verdict for verdict in found}
+    return [
+        [f"`{mutant}`", *(_format_cell(verdicts.get((mutant, name))) for name in DETECTORS)]
+        for mutant in mutants
+    ]
 
 
 def _format_cell(verdict: DetectorVerdict | None) -> str:

@@ -170,7 +170,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
 }
 """Operators by name, in the paper's order."""
 
-_FAULT_NAME = re.compile(rf"({'|'.join(FAULT_OPERATORS)})(?:-([0-9.]+(?:e-?[0-9]+)?))?")
+_FAULT_NAME = re.compile(rf"({'|'.join(FAULT_OPERATORS)})(?:-([0-9]*\.?[0-9]+(?:e-?[0-9]+)?))?")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,6 +187,8 @@ def why_no_policy(reading: RunReading) -> str:
         return f"it is not complete ({reading.reason})"
     if reading.record is None or POLICY_FILE not in reading.record.files:
         return f"it was trained by a version that stored no {POLICY_FILE}. Train it again"
+    if not reading.content.get("adapter"):
+        return "its run.json names no adapter. Train it again"
     return ""
 
 

@@ -159,6 +159,10 @@ class MutationTestStudy:
         mutants = (folder for runs in self.mutants.values() for folder in runs.values())
         return [*self.originals.values(), *mutants]
 
+    def count_pairs(self) -> int:
+        """Return the number of mutants with an original of the same seed."""
+        return sum(len(runs.keys() & self.originals.keys()) for runs in self.mutants.values())
+
 
 def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
     """Find all settings below a folder that have originals and mutants.
@@ -229,11 +233,18 @@ def _build_study(
 
 
 def parse_change(name: str) -> MutantChange:
-    """Parse the name of an intervention: `sdf-0.9` is the operator SDF with the value 0.9."""
+    """Parse the name of an intervention: `sdf-0.9` is the operator SDF with the value 0.9.
+
+    Raises:
+        SpecError: The value of an operator is no number.
+    """
     operator, _, value = name.partition("-")
-    if operator not in FAULT_OPERATORS:
+    if operator not in FAULT_OPERATORS or "+" in name:
         return MutantChange(name)
-    return MutantChange(operator, float(value) if value else None)
+    try:
+        return MutantChange(operator, float(value) if value else None)
+    except ValueError:
+        raise SpecError(f"intervention={name}: {value} is no number: leave the run out.") from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Atomic writing of files, and reading that cannot hang or fill the memory."""
+"""Atomic writing of files, reading that cannot hang or fill the memory, and words of commands."""
 
+import argparse
 import contextlib
 import errno
 import functools
@@ -9,9 +10,13 @@ import math
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
+
+MAX_JOBS = 1024
+"""Processes that a command may start at a time."""
 
 
 class UnusableError(Exception):
@@ -101,6 +106,36 @@ def escape_unprintable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def escape_lines(text: str) -> str:
+    """Return the text with unprintable characters, but for ends of lines, as escapes."""
+    return "\n".join(map(escape_unprintable, text.split("\n")))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines without control characters: texts may come from a file of somebody else."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where a terminal lacks a character
+    for line in lines:
+        print(escape_lines(line))
+
+
+def make_number_parser(minimum: int, maximum: int, other: str = "") -> Callable[[str], int]:
+    """Return a function that reads a whole number for argparse, between bounds or `other`."""
+    allowed = f"{minimum} to {maximum}" + (f", or {other}" if other else "")
+
+    def read(text: str) -> int:
+        inside = text.isdecimal() and len(text) <= 16 and minimum <= int(text) <= maximum
+        if not inside and (not other or text != other):
+            raise argparse.ArgumentTypeError(f"{text!r} must be from {allowed}")
+        return int(text)
+
+    return read
+
+
+parse_seed = make_number_parser(0, 2**32 - 1)
+parse_jobs = make_number_parser(1, MAX_JOBS, "-1")
 
 
 def write_atomically(

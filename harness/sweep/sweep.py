@@ -19,7 +19,7 @@ from parallax.harness.contract.adapter import describe_adapter_code, find_adapte
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from parallax.harness.record.completeness import RunReading
-from parallax.harness.record.files import UnusableError, make_bytes_writer, read_bounded
+from parallax.harness.record.files import MAX_JOBS, UnusableError, make_bytes_writer, read_bounded
 from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock, watch_heartbeats
@@ -102,17 +102,16 @@ def count_processes(n_jobs: int) -> int:
     Raises:
         SpecError: It is not such a number.
     """
-    if isinstance(n_jobs, int) and n_jobs > 0:
+    if type(n_jobs) is int and 1 <= n_jobs <= MAX_JOBS:
         return n_jobs
-    import joblib  # takes a fifth of a second, and one run does not need it
-
-    try:
-        return int(joblib.effective_n_jobs(n_jobs))
-    except ValueError:
+    if n_jobs != -1:
         raise SpecError(
             f"hydra.launcher.n_jobs={n_jobs} is no number of runs at a time: give 1 or more, "
-            "or -1 for one per core."
-        ) from None
+            f"{MAX_JOBS:,} at most, or -1 for one per core."
+        )
+    import joblib  # takes a fifth of a second, and one run does not need it
+
+    return int(joblib.effective_n_jobs(-1))
 
 
 StartRun = Callable[[RunSpec, Path], RunProcess]

@@ -21,6 +21,7 @@ from slurm_fakes import FakeSlurm, a_record
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.recipes import load_recipe
+from parallax.harness.record.files import make_number_parser
 from parallax.slurm import (
     commands,
     launch,
@@ -172,7 +173,7 @@ def test_a_job_expects_the_warning_of_its_time_limit_at_its_end(monkeypatch):
     ],
 )
 def test_numbers_on_the_command_line_have_bounds(text, number):
-    read = commands._make_number_parser(3, 40)
+    read = make_number_parser(3, 40)
     if number is None:
         with pytest.raises(argparse.ArgumentTypeError, match="must be from 3 to 40"):
             read(text)

@@ -152,6 +152,15 @@ def test_other_files_are_refused(study, change, message):
         read_outcomes(study)
 
 
+def test_control_characters_of_a_file_are_escaped(tmp_path, capsys):
+    content = json.loads(json.dumps(CONTENT))
+    content["settings"][0]["mutants"][0]["operator"] = "a\x1b[31mb"
+    (tmp_path / "mutation.json").write_text(json.dumps(content))
+    assert main(["mutation", "score", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text and r"a\x1b[31mb" in text
+
+
 def test_a_missing_file_says_what_writes_it(tmp_path, capsys):
     assert main(["mutation", "score", str(tmp_path)]) == 2
     assert "parallax mutation test" in capsys.readouterr().err

@@ -88,6 +88,17 @@ def pixels(png):
     return imread(io.BytesIO(png))[:, :, :3]
 
 
+def test_minus_one_is_a_process_per_core(monkeypatch):
+    class Pool:
+        def __init__(self, processes, **_):
+            raise InterruptedError(processes)
+
+    monkeypatch.setattr("parallax.analysis.figures.figure_spec.count_cores", lambda: 3)
+    monkeypatch.setattr("parallax.analysis.figures.figure_spec.ProcessPoolExecutor", Pool)
+    with pytest.raises(InterruptedError, match="3"):
+        render_figures([None] * 5, ["png"], 50, -1)
+
+
 @pytest.mark.parametrize("name", families.list_family_names())
 def test_every_family_draws_something(material, name):
     found = iterate_some(sheets_of(material, name))

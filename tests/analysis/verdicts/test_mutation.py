@@ -162,6 +162,64 @@ def test_outcomes_that_are_no_pairs_are_refused(tmp_path, changes, message):
         read(tmp_path, **changes)
 
 
+def change_mutant(**fields):
+    return lambda setting: setting["mutants"][0].update(fields)
+
+
+def add_mutant(**fields):
+    return lambda setting: setting["mutants"].append(setting["mutants"][0] | fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_mutant(seeds=[0, 0]), "lr 0.5: seeds: seed 0 is there twice"),
+        (change_mutant(trained=[0, 0, 1]), "lr 0.5: trained: seed 0 is there twice"),
+        (change_mutant(trained=[0]), "lr 0.5: seeds has 1, which is not in trained"),
+        (lambda s: s.update(originals=[1]), "lr 0.5: seeds has 0, which is not in originals"),
+        (lambda s: s.update(originals=[0, 1, 1]), "ppo A-v0 own: originals: seed 1 is there twice"),
+        (add_mutant(), "the mutant lr 0.5 is there twice"),
+        (add_mutant(value=2, original_value=3), "lr 2.0: original_value=3.0, not 1.0"),
+        (lambda s: s.update(steps=-5), r"Expected `int` >= 1 - at `\$.settings\[0\].steps`"),
+        (
+            change_mutant(tests={"bogus": {}}),
+            r"Invalid enum value 'bogus' - at `key` in `\$.settings\[0\].mutants\[0\].tests`",
+        ),
+        (
+            change_mutant(tests={"replay": {"original": [[1], [1]], "mutant": [[0], [1, 1]]}}),
+            "a pair has unequally many tests of replay",
+        ),
+        (
+            lambda s: s.update(mutants=s["mutants"] * 1001),
+            "1 settings, 1,001 mutants and 2,002 pairs, but 1,000, 1,000 and 4,000 are",
+        ),
+        (
+            change_mutant(tests={WEAK: {"original": [[1]] * 4001}}),
+            "1 settings, 1 mutants and 4,001 pairs",
+        ),
+        (lambda s: s.update(env="A" * 501), r"Expected `str` of length <= 500"),
+    ],
+)
+def test_contradictory_outcomes_are_refused(tmp_path, change, message):
+    content = make_content()
+    change(content["settings"][0])
+    (tmp_path / "mutation.json").write_text(json.dumps(content))
+    with pytest.raises(OutcomesError, match=f"mutation.json.*{message}"):
+        read_outcomes(tmp_path)
+
+
+def test_a_setting_that_is_there_twice_is_refused(tmp_path):
+    with pytest.raises(OutcomesError, match="the setting sb3 ppo A-v0 own is there twice"):
+        read(tmp_path, settings=make_content()["settings"] * 2)
+
+
+def test_a_file_of_outcomes_has_a_size_limit(tmp_path):
+    with (tmp_path / "mutation.json").open("wb") as file:
+        file.truncate(2**23 + 1)
+    with pytest.raises(OutcomesError, match="is too large: 8,388,609 bytes"):
+        read_outcomes(tmp_path)
+
+
 def test_outcomes_that_are_missing_name_the_command_that_writes_them(tmp_path):
     with pytest.raises(OutcomesError, match="there is no such file; parallax mutation test"):
         read_outcomes(tmp_path)
@@ -183,11 +241,12 @@ def test_outcomes_are_read_from_a_file_or_the_folder_that_has_it(tmp_path):
 def test_messages_name_mutant_and_generator(tmp_path):
     with pytest.raises(OutcomesError) as raised:
         read(tmp_path, tests={"mutant": [[0]]})
-    text = f"{tmp_path / 'outcomes.json'}: lr 0.5: weak has 2 originals and 1 mutants of 2 pairs."
-    assert str(raised.value) == text
+    start = f"{tmp_path / 'outcomes.json'}: sb3 ppo A-v0 own: lr 0.5: weak has "
+    end = "Run parallax mutation test again."
+    assert str(raised.value) == f"{start}2 originals and 1 mutants of 2 pairs. {end}"
     with pytest.raises(OutcomesError) as raised:
         read(tmp_path, tests={"mutant": [[0], []]})
-    assert str(raised.value) == f"{tmp_path / 'outcomes.json'}: lr 0.5: weak has no tests."
+    assert str(raised.value) == f"{start}no tests. {end}"
     with pytest.raises(OutcomesError) as raised:
         read_outcomes(tmp_path)
     text = f"{tmp_path / 'mutation.json'}: there is no such file; parallax mutation test {tmp_path}"

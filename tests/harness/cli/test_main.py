@@ -110,6 +110,12 @@ def test_help_of_train_is_that_of_hydra_without_thresholds():
         (["zzz"], "Known: train, compare, report,"),
         (["status"], "the following arguments are required: folder"),
         (["alignment", "--hp", "x"], "unrecognized arguments: --hp x"),
+        (["run", "reproduce", ".", "--seed", "-1"], "'-1' must be from 0 to 4294967295"),
+        (["run", "reproduce", ".", "--jobs", "-7"], "'-7' must be from 1 to 1024, or -1"),
+        (["triage", "x", "--jobs", "0"], "'0' must be from 1 to 1024, or -1"),
+        (["study", "verdicts", ".", "--rng-seed", "-1"], "'-1' must be from 0 to 4294967295"),
+        (["study", "publish", ".", "x", "--jobs", "-3"], "'-3' must be from 1 to 1024, or -1"),
+        (["intervention", "list", "--seed", "-1"], "'-1' must be from 0 to 4294967295"),
         (["compare", "no-such-folder"], "no-such-folder: no such folder"),
     ],
 )

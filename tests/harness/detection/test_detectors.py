@@ -1,6 +1,7 @@
 """What detectors say of faults, from findings, returns and what the probes said."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -86,10 +87,24 @@ def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
     gather.append_verdict(kept, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
     verdicts = gather.read_probe_verdicts(mutants) + gather.read_verdicts(kept)
     assert gather.find_common_mutants(verdicts) == ["sb3/dqn/001"]
-    assert "| `sb3/dqn/001` | dqn.counts | - | not tested |" in gather.format_mutant_table(
-        verdicts, ["sb3/dqn/001"]
-    )
+    (cells,) = gather.make_mutant_rows(verdicts, ["sb3/dqn/001"])
+    assert cells[:4] == ["`sb3/dqn/001`", "dqn.counts", "-", "not tested"]
     assert {verdict.detector for verdict in verdicts} == {PROBES, "conformance"}
+
+
+def test_texts_of_verdicts_are_escaped(tmp_path, capsys):
+    text = "\x1b[31m<b>x</b>|[y](http://e)\n| z"
+    mutants, checks, page = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
+    line = {"mutant": text, "outcome": "found", "by": text, "seconds": 2.0}
+    mutants.write_text(json.dumps(line) + "\n")
+    gather.append_verdict(checks, DetectorVerdict(text, "conformance", True, text, 0, 4.0))
+    words = ["--mutants", str(mutants), "--conformance", str(checks), "--max-mutants", "0"]
+    assert main(["mutation", "detectors", *words, "--output", str(page)]) == 0
+    for shown in (capsys.readouterr().out, page.read_text()):
+        assert "\x1b" not in shown and "\n| z" not in shown
+        assert len(re.findall(r"(?<!\\)\|", shown.splitlines()[-1])) == 7
+    assert "<b>" not in page.read_text().replace("`", "").partition("conformance |")[0]
+    assert r"&lt;b>x&lt;/b>\|[y\](http:/\/e)" in page.read_text()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mutant": "x"}'])

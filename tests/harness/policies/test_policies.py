@@ -4,10 +4,12 @@ import csv
 import dataclasses
 import functools
 import io
+import json
 import random
 import resource
 import shutil
 import types
+from pathlib import Path
 
 import forked
 import gymnasium
@@ -19,7 +21,7 @@ import support
 import torch
 
 from parallax.harness.cli.main import main
-from parallax.harness.cli.policy import parse_conditions
+from parallax.harness.cli.policy import _format_episodes_csv, parse_conditions
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies import worker
 from parallax.harness.policies.loading import load_policy
@@ -172,7 +174,25 @@ def test_run_that_is_translated_otherwise_now_is_refused(copy):
         load_policy(copy)
 
 
+def test_run_without_an_adapter_says_so(copy, capsys):
+    content = dict(read_run(copy).content)
+    del content["adapter"], content["checksum"]
+    (copy / "run.json").write_text(json.dumps(content))
+    with pytest.raises(SpecError, match=r"has no policy: its run.json names no adapter. Train it"):
+        load_policy(copy)
+    assert main(["policy", "evaluate", str(copy)]) == 1
+    assert "no policy: its run.json names no adapter" in capsys.readouterr().err
+
+
 # The commands
+
+
+def test_cells_of_the_table_of_returns_are_no_formulas():
+    spec = dataclasses.replace(support.spec(), hps="=1+1")
+    answer = {"folder": "@a/b", "returns": [-2.5], "lengths": [3]}
+    head, row = csv.reader(_format_episodes_csv([answer], {Path("@a/b"): spec}).splitlines())
+    assert head[:2] == ["folder", "framework"] and row[0] == "'@a/b" and row[4] == "'=1+1"
+    assert row[-3:] == ["0", "-2.5", "3"]
 
 
 def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, capsys):

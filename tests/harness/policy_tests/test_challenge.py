@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import recorded
 import support
 
 from parallax.envs.make import make_training_env
@@ -12,10 +13,13 @@ from parallax.envs.tasks import make_task_env
 from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import load_policy
+from parallax.harness.policy_tests import challenge
 from parallax.harness.policy_tests.challenge import (
     STRONG_COUNT,
     WEAK_COUNT,
     MutantChange,
+    MutationTestSetting,
+    MutationTestStudy,
     collect_predictor_data,
     generate_strong_tests,
     generate_weak_tests,
@@ -301,9 +305,41 @@ def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
     assert [item["mutants"][0]["operator"] for item in written[0]["settings"]] == ["sdf", "srs"]
 
 
-def test_no_setting_at_a_time_is_refused(tmp_path, capsys):
-    assert main(["mutation", "test", str(tmp_path), "--jobs", "0"]) == 2
-    assert "--jobs 0: give at least 1" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs", "0"], "--jobs: '0' must be from 1 to 1024, or -1"),
+        (["--jobs", "1000000"], "--jobs: '1000000' must be from 1 to 1024, or -1"),
+        (["--seed", "-1"], "--seed: '-1' must be from 0 to"),
+        (["--replay-configurations", "0"], "'0' must be from 1 to 1000"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused(words, message, tmp_path, capsys):
+    assert main(["mutation", "test", str(tmp_path), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_more_pairs_than_a_file_may_have_are_refused_before_they_are_played(
+    tmp_path, monkeypatch, capsys
+):
+    runs = dict.fromkeys(range(1334), tmp_path)
+    setting = MutationTestSetting("CartPole-v1", "dqn", "zoo", "sb3")
+    study = MutationTestStudy(setting, runs, {MutantChange("nrs"): runs}, {})
+    assert dataclasses.replace(study, originals={0: tmp_path}).count_pairs() == 1
+    monkeypatch.setattr(challenge, "find_mutation_studies", lambda root: [study])
+    assert main(["mutation", "test", str(tmp_path)]) == 2
+    assert "4,002 pairs, at most 4,000: name a study." in capsys.readouterr().err
+
+
+def test_a_run_without_an_adapter_is_refused(tmp_path, capsys):
+    for name in ("none", "sdf-0.9"):
+        folder = recorded.complete_run(tmp_path, env="CartPole-v1", intervention=name)
+        content = json.loads((folder / "run.json").read_text())
+        del content["adapter"]
+        content.pop("checksum", None)
+        (folder / "run.json").write_text(json.dumps(content))
+    assert main(["mutation", "test", str(tmp_path)]) == 2
+    assert "has no policy: " in capsys.readouterr().err
 
 
 def test_tasks_that_nobody_has_described_are_refused():
@@ -319,3 +355,8 @@ def test_names_of_interventions_are_operators_and_values():
         "nrs"
     ) == MutantChange("nrs")
     assert parse_change("mutant-022") == MutantChange("mutant-022")
+    assert parse_change("sdf-0.9+nrs") == MutantChange("sdf-0.9+nrs")
+    with pytest.raises(
+        SpecError, match=r"^intervention=sdf-abc: abc is no number: leave the run out"
+    ):
+        parse_change("sdf-abc")

@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and archives of odd formats are not opened."""
 
+import argparse
 import io
 import zipfile
 
@@ -21,6 +22,27 @@ def test_files_that_were_written_before_the_failing_one_are_as_they_were(tmp_pat
     assert not new.exists() and not new.parent.exists()
     files.write_texts_atomically({old: "after", new: "after"})
     assert old.read_text() == new.read_text() == "after"
+
+
+def test_lines_are_printed_without_control_characters(capsys):
+    files.print_lines(["two\nlines", "\x1b[31mred\r\t\x00", "gr\u00fc\u00df"])
+    assert capsys.readouterr().out == "two\nlines\n\\x1b[31mred\\r\\t\\x00\ngr\u00fc\u00df\n"
+    files.print_lines([])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "1.5", "4294967296", "0" * 17 + "1", "\u00b2"])
+def test_seeds_on_the_command_line_have_bounds(text):
+    assert (files.parse_seed("0"), files.parse_seed("4294967295")) == (0, 4294967295)
+    with pytest.raises(argparse.ArgumentTypeError, match="must be from 0 to 4294967295"):
+        files.parse_seed(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "1025", "10000000000", "many"])
+def test_numbers_of_processes_have_bounds(text):
+    assert [files.parse_jobs(number) for number in ("-1", "1", "1024")] == [-1, 1, 1024]
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' must be from 1 to 1024, or -1"):
+        files.parse_jobs(text)
 
 
 def test_archive_with_a_directory_for_more_than_65535_arrays_is_refused():

@@ -22,15 +22,18 @@ from parallax.harness.train.prepare import describe_translation, prepare_run
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
-@pytest.mark.parametrize(("asked", "number"), [(1, 1), (3, 3), (-1, 5), (-2, 4)])
+@pytest.mark.parametrize(("asked", "number"), [(1, 1), (3, 3), (1024, 1024), (-1, 5)])
 def test_processes_are_counted_or_one_per_core(monkeypatch, asked, number):
     import joblib
 
     monkeypatch.setattr(joblib, "cpu_count", lambda *given: 5)
     monkeypatch.setattr(joblib, "effective_n_jobs", lambda n: 6 + n if n else int("zero"))
     assert sweep.count_processes(asked) == number
-    with pytest.raises(SpecError, match=r"^hydra.launcher.n_jobs=0 is no number of runs at a time"):
-        sweep.count_processes(0)
+    for wrong in (0, -2, -7, 1025, 10**10, True, "4", None):
+        with pytest.raises(
+            SpecError, match=f"^hydra.launcher.n_jobs={wrong} is no number of runs .* or -1 for one"
+        ):
+            sweep.count_processes(wrong)
 
 
 class Process:
