@@ -102,26 +102,6 @@ def make_driver(
     return VecEnvDriver(envs if wrap is None else wrap(envs))
 
 
-def normalize_observations(envs: VecEnv) -> VecEnv:
-    """Normalize observations only."""
-    return VecNormalize(envs, norm_reward=False)
-
-
-def normalize_rewards(envs: VecEnv) -> VecEnv:
-    """Normalize rewards only."""
-    return VecNormalize(envs, norm_obs=False, gamma=GAMMA)
-
-
-def stack_frames(envs: VecEnv) -> VecEnv:
-    """Stack observations."""
-    return VecFrameStack(envs, STACK)
-
-
-def record_episodes(envs: VecEnv) -> VecEnv:
-    """Record returns and lengths."""
-    return VecMonitor(envs)
-
-
 IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "sb3 DummyVecEnv",
@@ -147,21 +127,21 @@ IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "sb3 VecMonitor",
         (EPISODES, EPISODE_STATISTICS),
-        partial(make_driver, wrap=record_episodes),
+        partial(make_driver, wrap=VecMonitor),
         n_envs=2,
         sources={EPISODE_STATISTICS: (VecMonitor.step_wait, "episode_returns")},
     ),
     EnvironmentImplementation(
         "sb3 VecNormalize of observations",
         (OBSERVATION_NORMALIZATION,),
-        partial(make_driver, wrap=normalize_observations),
+        partial(make_driver, wrap=partial(VecNormalize, norm_reward=False)),
         n_envs=2,
         sources={OBSERVATION_NORMALIZATION: (running_mean_std.RunningMeanStd.update, "")},
     ),
     EnvironmentImplementation(
         "sb3 VecNormalize of rewards",
         (REWARD_NORMALIZATION,),
-        partial(make_driver, wrap=normalize_rewards),
+        partial(make_driver, wrap=partial(VecNormalize, norm_obs=False, gamma=GAMMA)),
         n_envs=2,
         settings={"gamma": GAMMA},
         sources={REWARD_NORMALIZATION: (VecNormalize._update_reward, "")},
@@ -169,7 +149,7 @@ IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "sb3 VecFrameStack",
         (FRAME_STACK,),
-        partial(make_driver, wrap=stack_frames),
+        partial(make_driver, wrap=partial(VecFrameStack, n_stack=STACK)),
         n_envs=2,
         settings={"stack": STACK},
         sources={FRAME_STACK: (stacked_observations.StackedObservations.update, "")},

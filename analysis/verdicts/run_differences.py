@@ -213,15 +213,13 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     return (
         bool(values)
         and _have_one_action_unit(first, second)
-        and any(_are_in_form(runs, table) for table in (_COMMON_FORMS, REFERENCE_FORMS))
+        and any(
+            all(_is_in_form(run, form) for run in runs) for form in (_COMMON_FORMS, REFERENCE_FORMS)
+        )
         and all(run.effective_hyperparameters == values for run in runs)
         and all(values.get(name) in allowed for name, allowed in _OFF.items())
         and all(run.spec.get("replay", {"name": "uniform"}) == {"name": "uniform"} for run in runs)
     )
-
-
-def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
-    return all(_is_in_form(run, table) for run in runs)
 
 
 def _is_in_form(run: CompletedRun, table: str) -> bool:

@@ -181,11 +181,6 @@ def clip_reward(reward: Any) -> Any:
     return np.clip(reward, 0.5, 1.5)
 
 
-def list_implementations() -> tuple[EnvironmentImplementation, ...]:
-    """Return the implementations in this release of gymnasium."""
-    return (*_list_single_wrappers(), *_list_vector_envs(), *_list_vector_wrappers())
-
-
 def _list_single_wrappers() -> list[EnvironmentImplementation]:
     wrappers: Any = gymnasium.wrappers
 
@@ -348,4 +343,5 @@ def _why_not_wrapped(wrap: Callable[[Any], Any], mode: str) -> str:
     return ""
 
 
-IMPLEMENTATIONS = list_implementations()
+IMPLEMENTATIONS = (*_list_single_wrappers(), *_list_vector_envs(), *_list_vector_wrappers())
+"""The implementations in this release of gymnasium."""
