@@ -44,18 +44,18 @@ class VecEnvDriver(EnvironmentDriver):
     autoreset = SAME_STEP
 
     def __init__(self, envs: VecEnv) -> None:
-        self.envs = envs
+        self.env = envs
         self.n_envs, self.observation_space = envs.num_envs, envs.observation_space
 
     def reset(self, seed: int | None = None) -> Array:
         """See `EnvironmentDriver.reset`."""
         if seed is not None:
-            self.envs.seed(seed)
-        return np.asarray(self.envs.reset())
+            self.env.seed(seed)
+        return np.asarray(self.env.reset())
 
     def step(self, actions: Array) -> EnvironmentStep:
         """See `EnvironmentDriver.step`."""
-        observations, rewards, dones, infos = self.envs.step(actions)
+        observations, rewards, dones, infos = self.env.step(actions)
         truncated = np.array([bool(info["TimeLimit.truncated"]) for info in infos])
         final = tuple(info.get("terminal_observation") for info in infos)
         return EnvironmentStep(
@@ -70,13 +70,9 @@ class VecEnvDriver(EnvironmentDriver):
 
     def freeze(self) -> None:
         """See `EnvironmentDriver.freeze`."""
-        if not isinstance(self.envs, VecNormalize):
+        if not isinstance(self.env, VecNormalize):
             raise NotImplementedError("it has no running statistics")
-        self.envs.training = False
-
-    def close(self) -> None:
-        """Close the copies."""
-        self.envs.close()
+        self.env.training = False
 
 
 class MonitoredEnvMaker(EnvMaker):
