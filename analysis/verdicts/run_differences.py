@@ -39,8 +39,9 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     if not first.runs or not second.runs:
         return ()
     found = [describe_seed_overlap(first.seeds, second.seeds)]
-    versions = _collect_versions(first.runs), _collect_versions(second.runs)
-    found.append(_format_differing("versions differ", _merge_shared(versions)))
+    one, other = _collect_versions(first.runs), _collect_versions(second.runs)
+    shared = {name: one[name] | other[name] for name in one.keys() & other.keys()}
+    found.append(_format_differing("versions differ", shared))
     for group in (first, second):
         found.append(_describe_imported_runs(group))
         found.append(
@@ -73,12 +74,6 @@ def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:
             if value:
                 values_by_name.setdefault(name, set()).add(value)
     return values_by_name
-
-
-def _merge_shared(sides: tuple[ObservedValues, ObservedValues]) -> ObservedValues:
-    """Return all versions of the packages that both sides use."""
-    first, second = sides
-    return {name: first[name] | second[name] for name in first.keys() & second.keys()}
 
 
 def _collect_hyperparameters(runs: Iterable[CompletedRun]) -> ObservedValues:

@@ -383,9 +383,9 @@ def print_comparison(
 ) -> bool:
     """Print what changed since the stored answers; store the new ones with `--update-baseline`."""
     if options.intervention:
-        lines = intervention_check.format_intervention_report(
-            found, options.frameworks[0], options.intervention, probes
-        )
+        changed = found, options.frameworks[0], options.intervention
+        lines = intervention_check.format_changes(*changed)
+        lines += intervention_check.list_wrong_predictions(*changed, probes)
         print_lines(["", *lines])
         return False
     if options.acceleration:
