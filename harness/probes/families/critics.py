@@ -17,6 +17,7 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.experiment_setups import REWARD_SCALE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.optimisation import (
     EARLIER_GRADIENTS,
@@ -108,8 +109,6 @@ TWIN_CRITIC_READER = CriticReader(
     lambda cache, run, step: read_critics(run, step).target,
 )
 """Reads loss and target from the gradients of two critics with one target."""
-REWARD_SCALE = 1e3
-"""Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
 END_KINDS = {0: "within episodes", TERMINATED: "at terminations", TRUNCATED: "at time limits"}
 STALE_NETWORK = "target: that of the target network before it moved last"
