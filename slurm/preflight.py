@@ -22,7 +22,7 @@ from rich.table import Column
 from parallax.harness.contract.fields import SpecError, check_value
 from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
 from parallax.harness.contract.run_spec import RunSpec
-from parallax.harness.sweep.run_process import THREAD_VARIABLES
+from parallax.harness.sweep.run_process import THREAD_VARIABLES, format_signal_name
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.slurm.preflight_trials import LOADING_SECONDS, PreflightTrial, WorkerKey, make_trials
 
@@ -354,14 +354,7 @@ class _TrialWorker:
             end = os.waitid(os.P_PID, self._process.pid, options)
             time.sleep(0.01)
         if end is not None and end.si_code != os.CLD_EXITED:
-            return f"killed by {_get_signal_name(end.si_status)}"
+            return f"killed by {format_signal_name(end.si_status)}"
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it ended without a word"
-
-
-def _get_signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -75,9 +75,8 @@ def submit_arrays(
             ) from error
         executor = _make_executor(record, array, requested)
         try:
-            jobs = executor.map_array(
-                RunJob(_make_job_limits(array, settings)), _list_folders(array)
-            )
+            folders = [[str(folder) for folder in element] for element in array.elements]
+            jobs = executor.map_array(RunJob(_make_job_limits(array, settings)), folders)
         except (FailedJobError, FailedSubmissionError, OSError, RuntimeError) as error:
             # The last one if Slurm is missing here: submitit looks for srun.
             record.discard()
@@ -117,10 +116,6 @@ def render_scripts(
         record = create_record(study_folder, array, settings)
         texts.append(_make_executor(record, array, settings).render_script(len(array.elements)))
     return texts
-
-
-def _list_folders(array: JobArray) -> list[list[str]]:
-    return [[str(folder) for folder in element] for element in array.elements]
 
 
 def _make_executor(

@@ -147,12 +147,6 @@ def clear_steps() -> None:
     _ids_by_array.clear()
 
 
-def clear_lineage() -> None:
-    """Forget all states and parameter numbers at the end of a training."""
-    clear_steps()
-    _parameter_ids.clear()
-
-
 def _is_train_state(node: Any) -> bool:
     return isinstance(node, TrainState)
 
@@ -204,7 +198,8 @@ def make_updates_visible(
         query_classes: Classes whose compiled functions compute with networks and change nothing.
     """
     with contextlib.ExitStack() as stack:
-        stack.callback(clear_lineage)
+        stack.callback(clear_steps)
+        stack.callback(_parameter_ids.clear)
         for owner in update_classes:
             _wrap_compiled_functions(stack, owner, _wrap_update)
         for owner in query_classes:

@@ -44,18 +44,18 @@ class VecEnvDriver(EnvironmentDriver):
     autoreset = SAME_STEP
 
     def __init__(self, envs: VecEnv) -> None:
-        self.envs = envs
+        self.env = envs
         self.n_envs, self.observation_space = envs.num_envs, envs.observation_space
 
     def reset(self, seed: int | None = None) -> Array:
         """See `EnvironmentDriver.reset`."""
         if seed is not None:
-            self.envs.seed(seed)
-        return np.asarray(self.envs.reset())
+            self.env.seed(seed)
+        return np.asarray(self.env.reset())
 
     def step(self, actions: Array) -> EnvironmentStep:
         """See `EnvironmentDriver.step`."""
-        observations, rewards, dones, infos = self.envs.step(actions)
+        observations, rewards, dones, infos = self.env.step(actions)
         truncated = np.array([bool(info["TimeLimit.truncated"]) for info in infos])
         final = tuple(info.get("terminal_observation") for info in infos)
         return EnvironmentStep(
@@ -70,13 +70,9 @@ class VecEnvDriver(EnvironmentDriver):
 
     def freeze(self) -> None:
         """See `EnvironmentDriver.freeze`."""
-        if not isinstance(self.envs, VecNormalize):
+        if not isinstance(self.env, VecNormalize):
             raise NotImplementedError("it has no running statistics")
-        self.envs.training = False
-
-    def close(self) -> None:
-        """Close the copies."""
-        self.envs.close()
+        self.env.training = False
 
 
 class MonitoredEnvMaker(EnvMaker):
@@ -100,26 +96,6 @@ def make_driver(
         makers = [MonitoredEnvMaker(script) for script in scripts]
     envs = kind(makers)
     return VecEnvDriver(envs if wrap is None else wrap(envs))
-
-
-def normalize_observations(envs: VecEnv) -> VecEnv:
-    """Normalize observations only."""
-    return VecNormalize(envs, norm_reward=False)
-
-
-def normalize_rewards(envs: VecEnv) -> VecEnv:
-    """Normalize rewards only."""
-    return VecNormalize(envs, norm_obs=False, gamma=GAMMA)
-
-
-def stack_frames(envs: VecEnv) -> VecEnv:
-    """Stack observations."""
-    return VecFrameStack(envs, STACK)
-
-
-def record_episodes(envs: VecEnv) -> VecEnv:
-    """Record returns and lengths."""
-    return VecMonitor(envs)
 
 
 IMPLEMENTATIONS = (
@@ -147,21 +123,21 @@ IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "sb3 VecMonitor",
         (EPISODES, EPISODE_STATISTICS),
-        partial(make_driver, wrap=record_episodes),
+        partial(make_driver, wrap=VecMonitor),
         n_envs=2,
         sources={EPISODE_STATISTICS: (VecMonitor.step_wait, "episode_returns")},
     ),
     EnvironmentImplementation(
         "sb3 VecNormalize of observations",
         (OBSERVATION_NORMALIZATION,),
-        partial(make_driver, wrap=normalize_observations),
+        partial(make_driver, wrap=partial(VecNormalize, norm_reward=False)),
         n_envs=2,
         sources={OBSERVATION_NORMALIZATION: (running_mean_std.RunningMeanStd.update, "")},
     ),
     EnvironmentImplementation(
         "sb3 VecNormalize of rewards",
         (REWARD_NORMALIZATION,),
-        partial(make_driver, wrap=normalize_rewards),
+        partial(make_driver, wrap=partial(VecNormalize, norm_obs=False, gamma=GAMMA)),
         n_envs=2,
         settings={"gamma": GAMMA},
         sources={REWARD_NORMALIZATION: (VecNormalize._update_reward, "")},
@@ -169,7 +145,7 @@ IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "sb3 VecFrameStack",
         (FRAME_STACK,),
-        partial(make_driver, wrap=stack_frames),
+        partial(make_driver, wrap=partial(VecFrameStack, n_stack=STACK)),
         n_envs=2,
         settings={"stack": STACK},
         sources={FRAME_STACK: (stacked_observations.StackedObservations.update, "")},

@@ -64,10 +64,6 @@ class WrappedEnvDriver(EnvironmentDriver):
             (None,) * self.n_envs,
         )
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
-
     @staticmethod
     def _copy_array(tensor: torch.Tensor) -> Array:
         return np.array(tensor.numpy())
@@ -79,16 +75,16 @@ class ScaledEnvDriver(EnvironmentDriver):
     autoreset = SAME_STEP
 
     def __init__(self, envs: Any, scaler: RunningStandardScaler) -> None:
-        self._envs, self._scaler, self._trains = envs, scaler, True
+        self.env, self._scaler, self._trains = envs, scaler, True
         self.n_envs = envs.num_envs
 
     def reset(self, seed: int | None = None) -> Array:
         """See `EnvironmentDriver.reset`."""
-        return self._scale(self._envs.reset()[0])
+        return self._scale(self.env.reset()[0])
 
     def step(self, actions: Array) -> EnvironmentStep:
         """See `EnvironmentDriver.step`."""
-        observations, rewards, terminated, truncated, _ = self._envs.step(actions)
+        observations, rewards, terminated, truncated, _ = self.env.step(actions)
         none = (None,) * self.n_envs
         shown = self._scale(observations)
         return EnvironmentStep(shown, rewards, terminated, truncated, none, "", none)
@@ -96,10 +92,6 @@ class ScaledEnvDriver(EnvironmentDriver):
     def freeze(self) -> None:
         """See `EnvironmentDriver.freeze`."""
         self._trains = False
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._envs.close()
 
     def _scale(self, observations: Array) -> Array:
         scaled = self._scaler(torch.as_tensor(observations), train=self._trains)

@@ -30,29 +30,29 @@ class VectorEnvDriver(EnvironmentDriver):
 
     def __init__(self, envs: Any, seeds_reset: bool = False) -> None:
         """Drive `envs`; a seed is passed to `seed`, or with `seeds_reset` to `reset`."""
-        self.envs, self._seeds_reset = envs, seeds_reset
+        self.env, self._seeds_reset = envs, seeds_reset
         self.n_envs = len(envs)
         self.observation_space = envs.observation_space[0]
 
     def reset(self, seed: int | None = None) -> Array:
         """See `EnvironmentDriver.reset`."""
         if seed is None:
-            return np.array(self.envs.reset()[0])
+            return np.array(self.env.reset()[0])
         if self._seeds_reset:
-            return np.array(self.envs.reset(seed=seed)[0])
-        self.envs.seed(seed)  # each copy is reset with its seed
-        return np.array(self.envs.reset()[0])
+            return np.array(self.env.reset(seed=seed)[0])
+        self.env.seed(seed)  # each copy is reset with its seed
+        return np.array(self.env.reset()[0])
 
     def step(self, actions: Array) -> EnvironmentStep:
         """See `EnvironmentDriver.step`."""
-        observations, rewards, terminated, truncated, _ = self.envs.step(actions)
+        observations, rewards, terminated, truncated, _ = self.env.step(actions)
         ended = np.flatnonzero(terminated | truncated)
         final: list[Array | None] = [None] * self.n_envs
         if len(ended):
             observations = np.array(observations)
             for i in ended:
                 final[i] = observations[i].copy()
-            observations[ended] = self.envs.reset(ended)[0]
+            observations[ended] = self.env.reset(ended)[0]
         return EnvironmentStep(
             observations,
             np.asarray(rewards),
@@ -65,11 +65,7 @@ class VectorEnvDriver(EnvironmentDriver):
 
     def freeze(self) -> None:
         """See `EnvironmentDriver.freeze`."""
-        self.envs.update_obs_rms = False
-
-    def close(self) -> None:
-        """Close the copies."""
-        self.envs.close()
+        self.env.update_obs_rms = False
 
 
 def make_driver(

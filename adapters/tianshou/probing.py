@@ -86,11 +86,7 @@ def probe_training(
         )
         with recorder.record_training(), record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
-        return recorder.record({"tau": _read_tau(algorithm, models[0])})
-
-
-def _read_tau(algorithm: str, model: Any) -> float:
-    return float(getattr(model, "tau", np.nan))
+        return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
 
 
 def _script_random_choices(buffer: Any, world: ScriptedWorld) -> None:

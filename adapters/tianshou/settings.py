@@ -203,7 +203,6 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     return finish_off_policy(t, hp, context)
 
 
-couple_defaults_ddpg = scale_cycle_to_envs
 NOISE_CLASSES = {"gaussian": "GaussianNoise", "ornstein-uhlenbeck": "OUNoise"}
 
 

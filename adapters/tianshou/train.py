@@ -213,7 +213,9 @@ def train(
         make_params: Any = OnPolicyTrainerParams
         every = 1
     else:
-        collect_random_steps(collector, settings["Collector.collect.n_step"])
+        collector.reset()
+        if steps := settings["Collector.collect.n_step"]:
+            collector.collect(n_step=steps, random=True)
         common |= select_options(settings, "OffPolicyTrainerParams")
         make_params, every = OffPolicyTrainerParams, RECORD_EVERY
 
@@ -252,13 +254,6 @@ def seed_generators(seed: int) -> None:
     """Seed the two global generators that Tianshou draws from."""
     np.random.seed(seed)
     torch.manual_seed(seed)
-
-
-def collect_random_steps(collector: Collector[Any], steps: int) -> None:
-    """Collect with random actions."""
-    collector.reset()
-    if steps:
-        collector.collect(n_step=steps, random=True)
 
 
 def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32]) -> NDArray[Any]:

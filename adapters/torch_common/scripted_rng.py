@@ -138,7 +138,7 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_draw(self, name: str, args: Any) -> None:
         # Notes the lines that draw the noise of single actions, and minibatches.
         single = sum(
-            a.numel() == len(self._world.scripted_data.low) for a in args[:1] if _is_tensor(a)
+            a.numel() == len(self._world.scripted_data.low) for a in args[:1] if torch.is_tensor(a)
         )
         if name in ("randperm", "randint") or (name.startswith("normal") and single):
             what = "action drawn" if name.startswith("normal") else "minibatch drawn"
@@ -154,10 +154,6 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
         return _make_scripted_numbers(self._world, kind, like)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:

@@ -403,15 +403,11 @@ def _read_group_settings(group: Mapping[str, Any]) -> dict[str, float]:
         name: float(value)
         for name, value in group.items()
         if name not in _IMPLEMENTATION_OPTIONS
-        and (isinstance(value, int | float) or (_is_scalar(value)))
+        and (isinstance(value, int | float) or (torch.is_tensor(value) and value.numel() == 1))
     }
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
     return numbers
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() == 1
 
 
 def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> float:

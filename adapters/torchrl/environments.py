@@ -108,10 +108,6 @@ class TorchRLDriver(EnvironmentDriver):
             raise NotImplementedError("it has no running statistics")
         self._norm.freeze()
 
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
-
     def _read(self, data: Any, name: str) -> Array:
         value = np.array(data.get(name))
         return value if self.env.batch_size else value[np.newaxis]

@@ -112,7 +112,8 @@ def probe_training(
     record = recorder.record({} if tau is None else {"tau": float(tau)})
     if algorithm == "ppo":
         # The recipe reports means over a rollout; these are the values of each update.
-        record = dataclasses.replace(record, metrics=tuple(map(_convert_to_floats, reported)))
+        metrics = tuple({name: float(value) for name, value in each.items()} for each in reported)
+        record = dataclasses.replace(record, metrics=metrics)
     return record
 
 
@@ -131,10 +132,6 @@ def _probe_sequences(
         with recorder.record_training():
             module.train(native, context, script.world.make_env, watch)
     return recorder.record()
-
-
-def _convert_to_floats(metrics: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}
 
 
 def locate_tensors(algorithm: str, loss: Any, action_size: int) -> dict[str, TensorLocation]:

@@ -134,11 +134,8 @@ def render_figure(
     Kinds are `png`, `pdf` and `webp`.
     """
     with matplotlib.rc_context(get_paper_rc_settings()), _pause_garbage_collection():
-        return _figure_to_files(sheet.draw(), kinds, dpi)
-
-
-def _figure_to_files(figure: Figure, kinds: Sequence[str], dpi: int) -> FigureFiles:
-    return {kind: figure_to_bytes(figure, kind, dpi) for kind in kinds}
+        figure = sheet.draw()
+        return {kind: figure_to_bytes(figure, kind, dpi) for kind in kinds}
 
 
 @contextlib.contextmanager

@@ -54,7 +54,7 @@ from parallax.analysis.labels import (
     make_file_name,
 )
 from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
-from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
+from parallax.analysis.verdicts.ranking import WORST_FIRST
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3
@@ -200,11 +200,6 @@ def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> F
     )
 
 
-def find_least_preserved(items: list[RankingVerdict]) -> RankingVerdict:
-    """Return the task whose ranking is preserved least."""
-    return min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
-
-
 def _make_ranking_figure_spec(
     material: StudyResults, key: curves.RankingConfiguration
 ) -> FigureSpec | None:
@@ -216,7 +211,7 @@ def _make_ranking_figure_spec(
     ]
     if not items:
         return None
-    worst = find_least_preserved(items)
+    worst = min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
     panels = tuple(
         (
             f"{worst.env}\n{get_label(ranked.framework)}",

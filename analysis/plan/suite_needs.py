@@ -103,7 +103,10 @@ def _estimate_need(
     rooms = choose_unobserved_distances((means[0], means[1]), sample.ends)
     moments = _draw_moments(pair, np.random.default_rng(options.seed))
     sizes = np.array([[float(size)], *([n] for n in _SIZES)])
-    chance = _compute_power(moments, sizes, tasks, level, item.margin, rooms)
+    runs = tasks * sizes
+    different = compute_difference_power(moments.gap, moments.within, runs, level)
+    alike = compute_equivalence_power(moments.gap, moments.pooled, runs, level, item.margin, rooms)
+    chance = np.maximum(different, alike)  # of any verdict, float[sizes, draws]
     enough = chance[1:] >= options.power
     needed = np.where(enough.any(axis=0), _SIZES[enough.argmax(axis=0)], np.inf)
     low, high = np.quantile(needed[1:], _RANGE_QUANTILES, method="inverted_cdf")
@@ -133,21 +136,6 @@ def _draw_moments(
     return _SuiteMoments(
         gap + np.sqrt(error) * noise, (within[0], within[1]), (pooled[0], pooled[1])
     )
-
-
-def _compute_power(
-    moments: _SuiteMoments,
-    sizes: FloatArray,
-    tasks: int,
-    level: float,
-    margin: float,
-    rooms: tuple[float, float],
-) -> FloatArray:
-    """Return float[sizes, draws], the chance of any verdict with so many seeds per task."""
-    runs = tasks * sizes
-    different = compute_difference_power(moments.gap, moments.within, runs, level)
-    alike = compute_equivalence_power(moments.gap, moments.pooled, runs, level, margin, rooms)
-    return np.maximum(different, alike)
 
 
 def format_suite_needs(needs: Sequence[SuiteNeed], options: VerdictOptions) -> list[str]:

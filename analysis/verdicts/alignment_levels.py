@@ -385,18 +385,13 @@ def _decompose_alone(
     return {task: (decompose([task]), totals[task] / whole) for task in tasks}
 
 
-def list_frameworks(found: Mapping[str, LevelSpread]) -> list[str]:
-    """Return the frameworks that have a run of a task at any level."""
-    return sorted({name for spread in found.values() for name in spread.groups})
-
-
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:
     """Return the frameworks with two seeds at each of some levels of a task.
 
     Returns:
         Empty if there are fewer than two, or fewer than two thirds of those of the task.
     """
-    every = list_frameworks(found)
+    every = sorted({name for spread in found.values() for name in spread.groups})
     names = [
         name
         for name in every

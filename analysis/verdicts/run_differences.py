@@ -39,8 +39,9 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     if not first.runs or not second.runs:
         return ()
     found = [describe_seed_overlap(first.seeds, second.seeds)]
-    versions = _collect_versions(first.runs), _collect_versions(second.runs)
-    found.append(_format_differing("versions differ", _merge_shared(versions)))
+    one, other = _collect_versions(first.runs), _collect_versions(second.runs)
+    shared = {name: one[name] | other[name] for name in one.keys() & other.keys()}
+    found.append(_format_differing("versions differ", shared))
     for group in (first, second):
         found.append(_describe_imported_runs(group))
         found.append(
@@ -73,12 +74,6 @@ def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:
             if value:
                 values_by_name.setdefault(name, set()).add(value)
     return values_by_name
-
-
-def _merge_shared(sides: tuple[ObservedValues, ObservedValues]) -> ObservedValues:
-    """Return all versions of the packages that both sides use."""
-    first, second = sides
-    return {name: first[name] | second[name] for name in first.keys() & second.keys()}
 
 
 def _collect_hyperparameters(runs: Iterable[CompletedRun]) -> ObservedValues:
@@ -213,15 +208,13 @@ def is_same_algorithm(first: ScoreGroup, second: ScoreGroup) -> bool:
     return (
         bool(values)
         and _have_one_action_unit(first, second)
-        and any(_are_in_form(runs, table) for table in (_COMMON_FORMS, REFERENCE_FORMS))
+        and any(
+            all(_is_in_form(run, form) for run in runs) for form in (_COMMON_FORMS, REFERENCE_FORMS)
+        )
         and all(run.effective_hyperparameters == values for run in runs)
         and all(values.get(name) in allowed for name, allowed in _OFF.items())
         and all(run.spec.get("replay", {"name": "uniform"}) == {"name": "uniform"} for run in runs)
     )
-
-
-def _are_in_form(runs: Iterable[CompletedRun], table: str) -> bool:
-    return all(_is_in_form(run, table) for run in runs)
 
 
 def _is_in_form(run: CompletedRun, table: str) -> bool:

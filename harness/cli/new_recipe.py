@@ -66,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--algorithms",
         dest="algorithm",
         required=True,
-        choices=list_zoo_algorithms(),
+        # A recipe of Stable-Baselines3 completes entries.
+        choices=[name for name in ALGORITHMS if "sb3" in find_recipe_files(name)],
         help="the algorithm of the file",
     )
     add("--env", required=True, metavar="TASK", help="entry of the file")
@@ -130,11 +131,6 @@ def _format_train_command(options: argparse.Namespace, overrides: Mapping[str, s
     words += [f"algorithm={options.algorithm}", f"env.name={options.env}", f"hps={options.name}"]
     words += ["alignment=exact", *(f"{name}={value}" for name, value in overrides.items())]
     return shlex.join(words)
-
-
-def list_zoo_algorithms() -> list[str]:
-    """Return the algorithms with a recipe of Stable-Baselines3, which completes entries."""
-    return [name for name in ALGORITHMS if "sb3" in find_recipe_files(name)]
 
 
 def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:

@@ -193,14 +193,6 @@ def check_checkout_options(options: argparse.Namespace) -> None:
         raise SpecError(f"--path {options.path} is no folder: name the top of a checkout.")
 
 
-def check_claim_coverage(
-    options: argparse.Namespace, implementations: Sequence[str], probes: Sequence[str]
-) -> None:
-    """Check before the probes run that their answers suffice for the page of claims."""
-    if options.claims:
-        text.check_answers_complete(implementations, probes, claims.load_claims())
-
-
 def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, str]:
     """Return the contents of the output files."""
     contents: dict[Path, str] = {}
@@ -232,13 +224,6 @@ def render_details(found: ProbeReport, options: argparse.Namespace) -> str:
             f"--details needs the answers to all probes; {error.args[0]} is missing: drop "
             f"--probe, and use --algorithms {','.join(details.algorithms)}."
         ) from error
-
-
-def render_baseline(
-    found: ProbeReport, stored: ProbeReport | None, options: argparse.Namespace
-) -> dict[Path, str]:
-    """Return the baseline file with the new answers in place of the stored ones."""
-    return {options.baseline: report_to_text(merge_reports(found, stored) if stored else found)}
 
 
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
@@ -378,7 +363,9 @@ def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> Pro
     request = parse_request(probes, options)
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]
-    check_claim_coverage(options, labels, [probe.name for probe in probes])
+    if options.claims:  # before the probes run, which takes minutes
+        asked = [probe.name for probe in probes]
+        text.check_answers_complete(labels, asked, claims.load_claims())
     with CommandProgress(len(labels) * len(probes)) as progress:
         found = runner.run_probes(request.probes, targets, progress.advance)
     if not any(result.answers for result in found.results):
@@ -396,9 +383,9 @@ def print_comparison(
 ) -> bool:
     """Print what changed since the stored answers; store the new ones with `--update-baseline`."""
     if options.intervention:
-        lines = intervention_check.format_intervention_report(
-            found, options.frameworks[0], options.intervention, probes
-        )
+        changed = found, options.frameworks[0], options.intervention
+        lines = intervention_check.format_changes(*changed)
+        lines += intervention_check.list_wrong_predictions(*changed, probes)
         print_lines(["", *lines])
         return False
     if options.acceleration:
@@ -416,7 +403,8 @@ def print_comparison(
         versions = baseline.list_version_differences(found, stored)
         print_lines(f"  {line}" for line in (*changes, *versions))
     if options.update_baseline:
-        write_output_files(render_baseline(found, stored, options))
+        merged = merge_reports(found, stored) if stored else found
+        write_output_files({options.baseline: report_to_text(merged)})
         print(f"Stored in {options.baseline}.")
         return False
     return bool(changes)

@@ -300,7 +300,8 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any)
     if not undisturbed.has_checkpointable:
         pytest.skip(f"the adapter of {framework} does not hand out its state")
     prepared = _initialize_resumable_run(framework, algorithm, folder, every=60, **asked)
-    process = _run_in_new_process if _has_own_threads(framework) else _run_in_fork
+    # Other libraries than torch have threads, which a forked process would lack.
+    process = _run_in_fork if get_libraries(framework) == ("torch",) else _run_in_new_process
     process(lambda: _execute_and_kill(prepared, folder, KILL_STEPS[:1]))
     process(lambda: _execute_and_kill(prepared, folder, KILL_STEPS[1:]))
     assert process(lambda: _execute_and_kill(prepared, folder, ())) == 0
@@ -390,11 +391,6 @@ def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...
     patched: Any = TrainingMonitor  # never restored: this process ends after the run
     patched.make_env = deadly if kills else make_env
     execute_prepared_run(prepared, folder)
-
-
-def _has_own_threads(framework: str) -> bool:
-    """Return whether its library has threads, which a forked process would lack."""
-    return get_libraries(framework) != ("torch",)
 
 
 def _run_in_new_process(work: Callable[[], None]) -> int:

@@ -31,6 +31,7 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentStep,
     EpisodeScript,
     SingleEnvDriver,
+    SwitchedEnvDriver,
     make_env_makers,
     make_missing_implementation,
     make_single_env,
@@ -44,22 +45,23 @@ MODES = ("caller", "same", "next")
 _AUTORESET = {"caller": CALLER, "same": SAME_STEP, "next": NEXT_STEP}
 
 
-class VectorEnvDriver(EnvironmentDriver):
+class VectorEnvDriver(SwitchedEnvDriver):
     """Driver of a vectorized environment of gymnasium, wrapped or not."""
 
     def __init__(self, envs: Any, autoreset: str, freeze: Callable[[], None] | None = None) -> None:
         """Drive `envs`; `freeze` stops the update of running statistics."""
-        self.envs, self.autoreset, self._freeze = envs, autoreset, freeze
+        super().__init__(envs, freeze)
+        self.autoreset = autoreset
         self.n_envs = envs.num_envs
         self.observation_space = envs.single_observation_space
 
     def reset(self, seed: int | None = None) -> Array:
         """See `EnvironmentDriver.reset`."""
-        return np.asarray(self.envs.reset(seed=seed)[0])
+        return np.asarray(self.env.reset(seed=seed)[0])
 
     def step(self, actions: Array) -> EnvironmentStep:
         """See `EnvironmentDriver.step`."""
-        observations, rewards, terminated, truncated, infos = self.envs.step(actions)
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
         ended = np.logical_or(terminated, truncated)
         final: list[Array | None] = [None] * self.n_envs
         place, episodes = "", read_vector_episodes(infos, self.n_envs)
@@ -67,7 +69,7 @@ class VectorEnvDriver(EnvironmentDriver):
             place = "the result of the step, the caller resets"
             final = [np.array(observations[i]) if ended[i] else None for i in range(self.n_envs)]
             if ended.any():
-                observations = self.envs.reset(options={"reset_mask": ended})[0]
+                observations = self.env.reset(options={"reset_mask": ended})[0]
         elif self.autoreset == SAME_STEP:
             key = "final_obs" if "final_obs" in infos else "final_observation"
             place = f"info[{key!r}]"
@@ -76,16 +78,6 @@ class VectorEnvDriver(EnvironmentDriver):
         return EnvironmentStep(
             observations, rewards, terminated, truncated, tuple(final), place, episodes
         )
-
-    def freeze(self) -> None:
-        """See `EnvironmentDriver.freeze`."""
-        if self._freeze is None:
-            raise NotImplementedError("it has no switch that stops its statistics")
-        self._freeze()
-
-    def close(self) -> None:
-        """Close the copies."""
-        self.envs.close()
 
 
 def read_vector_episodes(
@@ -179,11 +171,6 @@ def make_wrapped_driver(
 def clip_reward(reward: Any) -> Any:
     """Clip rewards to 0.5 to 1.5."""
     return np.clip(reward, 0.5, 1.5)
-
-
-def list_implementations() -> tuple[EnvironmentImplementation, ...]:
-    """Return the implementations in this release of gymnasium."""
-    return (*_list_single_wrappers(), *_list_vector_envs(), *_list_vector_wrappers())
 
 
 def _list_single_wrappers() -> list[EnvironmentImplementation]:
@@ -348,4 +335,5 @@ def _why_not_wrapped(wrap: Callable[[Any], Any], mode: str) -> str:
     return ""
 
 
-IMPLEMENTATIONS = list_implementations()
+IMPLEMENTATIONS = (*_list_single_wrappers(), *_list_vector_envs(), *_list_vector_wrappers())
+"""The implementations in this release of gymnasium."""

@@ -44,6 +44,13 @@ SHORT_STEPS = 100
 """Steps of a training that is long enough for every framework's own settings."""
 NO_LEARNING = 1e-30
 """A learning rate that is too small to change float32 weights."""
+REWARD_SCALE = 1e3
+"""Factor of rewards and critics that shows whether gradients are clipped."""
+FULL_BUFFER_STEPS = 36
+"""Warm-up steps of a training whose buffer holds fewer transitions."""
+FULL_BUFFER_SETTINGS = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
+FULL_BUFFER_ROWS = FULL_BUFFER_STEPS + 8 - BATCH_ROWS
+"""Rows of scripted data beyond a minibatch's in such a training."""
 
 
 def make_continuous_data(

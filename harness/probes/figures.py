@@ -92,12 +92,6 @@ def _is_near_paper(answer: ProbeAnswer) -> bool:
     return largest < 0.1 * float(np.ptp(answer.expected))
 
 
-def choose_group_colors(result: ProbeResult) -> list[str]:
-    """Return a colour per group: that of its first implementation."""
-    names = list(result.answers)
-    return [COLORS[names.index(group[0]) % len(COLORS)] for group in result.groups]
-
-
 def add_legend(ax: Axes) -> None:
     """Add a legend above the axes."""
     ax.legend(loc="lower left", bbox_to_anchor=(-0.12, 1.0), ncols=2, borderaxespad=0.2)
@@ -175,8 +169,9 @@ def make_density_drawer(result: ProbeResult) -> FigureDrawer | None:
 
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
-        for group, color in zip(result.groups, choose_group_colors(result), strict=True):
-            kind = kinds[group]
+        names = list(result.answers)
+        for group in result.groups:
+            kind, color = kinds[group], COLORS[names.index(group[0]) % len(COLORS)]
             for mean, look in zip(ACTION_MEANS, ("-", ":"), strict=True):
                 if kind is None:
                     continue

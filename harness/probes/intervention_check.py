@@ -62,23 +62,6 @@ def format_intervention_label(framework: str, text: str) -> str:
     return f"{framework}+{text}"
 
 
-def format_intervention_report(
-    report: ProbeReport, framework: str, text: str, probes: Sequence[Probe]
-) -> list[str]:
-    """Return the changed answers and the wrong predictions, as lines for a terminal.
-
-    Args:
-        report: Answers without and with the interventions, and those of reference frameworks.
-        framework: Framework whose code is changed.
-        text: Names with `+` between them.
-        probes: The probes that were run.
-    """
-    return [
-        *format_changes(report, framework, text),
-        *list_wrong_predictions(report, framework, text, probes),
-    ]
-
-
 def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
     """Return the answers that interventions or an acceleration change, as lines.
 

@@ -377,18 +377,13 @@ class ProbeProcess:
             else:
                 result = result_from_dict(line["result"])
                 results[result.probe] = result
-        why = f"its process ended with code {code}: {last_line}"
+        crash = make_missing_answer(f"its process ended with code {code}: {last_line}", failed=True)
         missing = [probe for probe in self._probes if probe.name not in results]
         return TargetReply(
             versions,
-            results | {probe.name: make_crash_result(probe, why) for probe in missing},
+            results | {probe.name: build_result(probe, {"": crash}, None) for probe in missing},
             sum(line.get("stored", False) for line in lines),
         )
-
-
-def make_crash_result(probe: Probe, why: str) -> ProbeResult:
-    """Return the result of a process that ended before it answered."""
-    return build_result(probe, {"": make_missing_answer(why, failed=True)}, None)
 
 
 def merge_results(probe: Probe, results: Mapping[str, ProbeResult]) -> ProbeResult:

@@ -176,7 +176,7 @@ class RunProcess:
         if code == EXIT_UNKNOWN:
             return "the process ended, and the one that had started it was killed before"
         if code < 0:
-            return f"the process was killed by {_format_signal_name(-code)}"
+            return f"the process was killed by {format_signal_name(-code)}"
         last = self._read_last_log_line()
         if (full := self._full_disk(code)) and "No space left" not in last:
             return f"{full}{f'; its last words were: {last}' if last else ''}"
@@ -204,7 +204,8 @@ class RunProcess:
         return ""
 
 
-def _format_signal_name(number: int) -> str:
+def format_signal_name(number: int) -> str:
+    """Return the name of a signal that ended a process."""
     try:
         return signal.Signals(number).name
     except ValueError:

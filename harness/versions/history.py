@@ -168,7 +168,10 @@ def measure_release(
     try:
         python = build_environment(requirements, cache)
         packages = find_packages_folder(python)
-        digests = compute_update_digests(supported, packages)
+        digests = {
+            algorithm: _digest_modules(modules, packages)
+            for algorithm, modules in supported.update_modules.items()
+        }
         target = make_probe_target(framework, str(python), version)
     except SpecError as error:
         words = str(error).removeprefix(f"framework.python={python} ")  # the same on all machines
@@ -343,19 +346,6 @@ def bisect_releases(versions: Sequence[str], is_changed: IsChanged) -> tuple[str
 
 
 _Body = TypeVar("_Body", ast.Module, ast.ClassDef, ast.FunctionDef)
-
-
-def compute_update_digests(supported: VersionRange, packages: Path) -> Mapping[str, str]:
-    """Return a digest of each algorithm's update code, without its comments and types.
-
-    Args:
-        supported: Supported releases, with the modules of each algorithm.
-        packages: Folder that the release is installed in.
-    """
-    return {
-        algorithm: _digest_modules(modules, packages)
-        for algorithm, modules in supported.update_modules.items()
-    }
 
 
 def _digest_modules(modules: tuple[str, ...], packages: Path) -> str:

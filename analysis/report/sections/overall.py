@@ -132,10 +132,8 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
     alpha = verdicts.options.alpha
     chosen, begun = split_main_variants(items, verdicts.main_cells, lambda item: item.item.cell)
     parts = [
-        LinkedSentence(
-            f"{begin}: {_describe_paired_counts(own, alpha)}. {_describe_correlation(own)}",
-            tuple(_list_paired_groups(own)),
-            PAIRED_TABLE,
+        _link_paired(
+            f"{begin}: {_describe_paired_counts(own, alpha)}. {_describe_correlation(own)}", own
         )
         for begin, own in begun
     ]
@@ -153,12 +151,7 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
         (item for item in chosen if item.p_holm < alpha), key=lambda i: (i.p_holm, i.result.p)
     )
     findings = [_describe_paired_finding(item, cells) for item in clear]
-    return QuestionAnswer(
-        question,
-        LinkedSentence(text, tuple(_list_paired_groups(chosen)), PAIRED_TABLE),
-        tuple(parts),
-        tuple(findings),
-    )
+    return QuestionAnswer(question, _link_paired(text, chosen), tuple(parts), tuple(findings))
 
 
 def _describe_paired_counts(items: Sequence[PairedVerdict], alpha: float) -> str:
@@ -194,8 +187,9 @@ def _describe_correlation(items: Sequence[PairedVerdict]) -> str:
     )
 
 
-def _list_paired_groups(items: Sequence[PairedVerdict]) -> list[ScoreGroup]:
-    return [group for item in items for group in (item.item.first, item.item.second)]
+def _link_paired(text: str, items: Sequence[PairedVerdict]) -> LinkedSentence:
+    groups = [group for item in items for group in (item.item.first, item.item.second)]
+    return LinkedSentence(text, tuple(groups), PAIRED_TABLE)
 
 
 def _describe_paired_finding(item: PairedVerdict, cells: Sequence[StudyCell]) -> LinkedSentence:
@@ -209,7 +203,7 @@ def _describe_paired_finding(item: PairedVerdict, cells: Sequence[StudyCell]) ->
         f"{format_number(abs(found.difference))} on the same seeds (n = {found.n}), 95% interval "
         f"{interval}, corrected {format_p_value(item.p_holm)}; the verdict is {item.item.verdict}."
     )
-    return LinkedSentence(text, tuple(_list_paired_groups([item])), PAIRED_TABLE)
+    return _link_paired(text, [item])
 
 
 def make_paired_table(items: Sequence[PairedVerdict]) -> Table[PairedVerdict]:
@@ -251,11 +245,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     alpha = verdicts.options.alpha
     chosen, begun = split_main_variants(items, verdicts.main_cells, lambda item: item.cell)
     parts = [
-        LinkedSentence(
-            f"{begin}: {_describe_pooled_counts(own, alpha)}.",
-            tuple(_list_pooled_groups(own)),
-            POOLED_TABLE,
-        )
+        _link_pooled(f"{begin}: {_describe_pooled_counts(own, alpha)}.", own)
         for begin, own in begun
     ]
     text = (
@@ -269,12 +259,7 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
     findings = [_describe_pooled_finding(item, cells) for item in clear]
-    return QuestionAnswer(
-        question,
-        LinkedSentence(text, tuple(_list_pooled_groups(chosen)), POOLED_TABLE),
-        tuple(parts),
-        tuple(findings),
-    )
+    return QuestionAnswer(question, _link_pooled(text, chosen), tuple(parts), tuple(findings))
 
 
 def _describe_pooled_counts(items: Sequence[PooledPair], alpha: float) -> str:
@@ -288,6 +273,10 @@ def _describe_pooled_counts(items: Sequence[PooledPair], alpha: float) -> str:
 
 def _list_pooled_groups(items: Sequence[PooledPair]) -> list[ScoreGroup]:
     return [group for pair in items for item in pair.items for group in (item.first, item.second)]
+
+
+def _link_pooled(text: str, items: Sequence[PooledPair]) -> LinkedSentence:
+    return LinkedSentence(text, tuple(_list_pooled_groups(items)), POOLED_TABLE)
 
 
 def _describe_pooled_finding(item: PooledPair, cells: Sequence[StudyCell]) -> LinkedSentence:
@@ -306,7 +295,7 @@ def _describe_pooled_finding(item: PooledPair, cells: Sequence[StudyCell]) -> Li
         f"deviation of {format_number(found.sd_between_tasks)}; corrected "
         f"{format_p_value(item.p_holm)}. {describe_sizes_used(sizes)}"
     )
-    return LinkedSentence(text, tuple(groups), POOLED_TABLE)
+    return _link_pooled(text, [item])
 
 
 def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:

@@ -34,11 +34,6 @@ def compute_feature_map_sizes(
     return found
 
 
-def choose_default_filters(image: Sequence[int]) -> tuple[int, ...]:
-    """Return the papers' filters for an image of this size."""
-    return LARGE_FILTERS if is_large_image(image) else SMALL_FILTERS
-
-
 def resolve_conv_filters(filters: tuple[int, ...] | None, task: Task) -> tuple[int, ...] | None:
     """Return the filters of each convolution on a task: the papers' for null, none without images.
 
@@ -52,7 +47,7 @@ def resolve_conv_filters(filters: tuple[int, ...] | None, task: Task) -> tuple[i
                 f"{setting} would have no effect: env={task.env_id} shows no images. Leave it null."
             )
         return None
-    chosen = filters or choose_default_filters(task.image)
+    chosen = filters or (LARGE_FILTERS if is_large_image(task.image) else SMALL_FILTERS)
     fits = sum(min(size) > 0 for size in compute_feature_map_sizes(task.image, chosen)) - 1
     if fits < len(chosen):
         height, width = task.image[1:]

@@ -161,11 +161,13 @@ class EnvironmentDriver:
     Attributes:
         autoreset: `CALLER`, `SAME_STEP` or `NEXT_STEP`.
         observation_space: Of one copy, as the policy sees it; None if it is not declared.
+        env: The copy, or all copies together; closed with the driver.
     """
 
     autoreset: str = CALLER
     n_envs: int = 1
     observation_space: Any = None
+    env: Any = None
 
     def reset(self, seed: int | None = None) -> Array:
         """Start an episode in every copy; return observations float[N, ...]."""
@@ -185,6 +187,22 @@ class EnvironmentDriver:
 
     def close(self) -> None:
         """Close the copies."""
+        if self.env is not None:
+            self.env.close()
+
+
+class SwitchedEnvDriver(EnvironmentDriver):
+    """Driver of copies whose running statistics a function stops, if they have any."""
+
+    def __init__(self, env: Any, freeze: Callable[[], None] | None) -> None:
+        """Drive `env`; `freeze` stops the update of running statistics."""
+        self.env, self._freeze = env, freeze
+
+    def freeze(self) -> None:
+        """See `EnvironmentDriver.freeze`."""
+        if self._freeze is None:
+            raise NotImplementedError("it has no switch that stops its statistics")
+        self._freeze()
 
 
 DriverMaker = Callable[[Sequence[EpisodeScript]], EnvironmentDriver]
@@ -244,7 +262,7 @@ def locate_source(function: Any, text: str) -> str:
     return f"{short}:{first + found}"
 
 
-class SingleEnvDriver(EnvironmentDriver):
+class SingleEnvDriver(SwitchedEnvDriver):
     """Driver of one gymnasium environment, which this driver resets at the end of an episode."""
 
     autoreset = CALLER
@@ -253,7 +271,7 @@ class SingleEnvDriver(EnvironmentDriver):
         self, env: gymnasium.Env[Any, Any], freeze: Callable[[], None] | None = None
     ) -> None:
         """Drive the wrapped task `env`; `freeze` stops its running statistics."""
-        self.env, self._freeze = env, freeze
+        super().__init__(env, freeze)
         self.observation_space = env.observation_space
 
     def reset(self, seed: int | None = None) -> Array:
@@ -276,16 +294,6 @@ class SingleEnvDriver(EnvironmentDriver):
             "the result of the step; the caller resets",
             (read_episode(info.get("episode")),),
         )
-
-    def freeze(self) -> None:
-        """See `EnvironmentDriver.freeze`."""
-        if self._freeze is None:
-            raise NotImplementedError("it has no switch that stops its statistics")
-        self._freeze()
-
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
 
 
 def read_episode(record: Any) -> tuple[float, float] | None:

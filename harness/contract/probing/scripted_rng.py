@@ -28,30 +28,8 @@ COMPARISONS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": op
 """Comparisons that are recorded, by the name of Python's operator."""
 
 
-class ThresholdSpy(float):
-    """A number that reports what it is compared with."""
-
-    record_threshold: RecordThreshold
-
-    def __lt__(self, other: Any) -> bool:
-        return self._compare("lt", other)
-
-    def __le__(self, other: Any) -> bool:
-        return self._compare("le", other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._compare("gt", other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._compare("ge", other)
-
-    def _compare(self, how: str, other: Any) -> bool:
-        self.record_threshold(float(other))
-        return bool(COMPARISONS[how](float(self), float(other)))
-
-
-class ThresholdSpyArray(np.ndarray[Any, Any]):
-    """Such numbers for all parallel environments at once."""
+class _RecordedComparisons:
+    """Comparisons of a number or an array that `_compare` carries out."""
 
     record_threshold: RecordThreshold
 
@@ -66,6 +44,21 @@ class ThresholdSpyArray(np.ndarray[Any, Any]):
 
     def __ge__(self, other: Any) -> Any:
         return self._compare("ge", other)
+
+    def _compare(self, how: str, other: Any) -> Any:
+        raise NotImplementedError
+
+
+class ThresholdSpy(_RecordedComparisons, float):
+    """A number that reports what it is compared with."""
+
+    def _compare(self, how: str, other: Any) -> bool:
+        self.record_threshold(float(other))
+        return bool(COMPARISONS[how](float(self), float(other)))
+
+
+class ThresholdSpyArray(_RecordedComparisons, np.ndarray[Any, Any]):
+    """Such numbers for all parallel environments at once."""
 
     def _compare(self, how: str, other: Any) -> Any:
         self.record_threshold(float(np.max(other)))

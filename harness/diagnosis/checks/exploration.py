@@ -13,12 +13,6 @@ from parallax.harness.diagnosis.signals import (
     compute_fluctuation,
 )
 
-ENTROPY_DEFINITION = (
-    "entropy of 256 successive actions over its maximum; for continuous actions that of ten equal "
-    "bins per dimension, mean over dimensions, which needs no density and is the same for Gaussian "
-    "and deterministic policies with noise"
-)
-
 _FIRST_VALUES = 6
 """Number of values for a low share; each is of eight actions unless the program reports it."""
 

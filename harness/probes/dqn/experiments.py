@@ -10,6 +10,8 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
+    FULL_BUFFER_ROWS,
+    FULL_BUFFER_SETTINGS,
     N_DISCRETE_ACTIONS,
     OBSERVATION_SIZE,
 )
@@ -24,8 +26,6 @@ SMALL_SCALE = 0.25
 """Factor of values and rewards with which errors are below 1, where a Huber loss is quadratic."""
 STEEP_SCALE, HUGE_SCALE = 4.0, 1e3
 """Factors of values with which errors exceed 1, and with which gradients are huge."""
-FULL_BUFFER_STEPS = 36
-"""Warm-up steps of a training whose buffer holds fewer transitions."""
 PREFERRED_VALUE = 50.0
 """Difference between the value of the first action and the others."""
 MAX_GRAD_NORM = 0.05
@@ -96,9 +96,8 @@ def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
 
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
-    changes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
     return cache.run(
-        _build_update_experiment(cache, "full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS, **changes)
+        _build_update_experiment(cache, "full", FULL_BUFFER_ROWS, **FULL_BUFFER_SETTINGS)
     )
 
 

@@ -17,14 +17,21 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
+from parallax.harness.probes.experiment_setups import REWARD_SCALE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.families.optimisation import explain_foreign_gradients
+from parallax.harness.probes.families.optimisation import (
+    EARLIER_GRADIENTS,
+    adds_earlier_gradients,
+    explain_foreign_gradients,
+)
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
+    NEXT_OBSERVATIONS,
     describe_detour,
     describe_share,
     find_minibatch,
     find_transition_rows,
+    learns_at_next_observations,
     list_critic_names,
     list_critic_updates,
     measure_misfit,
@@ -102,8 +109,6 @@ TWIN_CRITIC_READER = CriticReader(
     lambda cache, run, step: read_critics(run, step).target,
 )
 """Reads loss and target from the gradients of two critics with one target."""
-REWARD_SCALE = 1e3
-"""Factor of the rewards that shows whether gradients are clipped."""
 LINEAR_LOSS_NOTE = "its loss is linear at these errors, so that none can be read off it"
 END_KINDS = {0: "within episodes", TERMINATED: "at terminations", TRUNCATED: "at time limits"}
 STALE_NETWORK = "target: that of the target network before it moved last"
@@ -408,6 +413,35 @@ def _explain_critic_gradients(run: ProbeRun) -> str:
         for step in steps
     ]
     return changed_formulas.explain_critic_gradients(run, steps, pulls)
+
+
+def measure_policy_weights(
+    run: ProbeRun,
+    steps: Sequence[OptimizerStepRecord],
+    fits: Sequence[tuple[Array, float]],
+    paper: Sequence[float],
+    others: dict[str, Array],
+) -> ProbeMeasurement:
+    """Return the weights of the terms of the policy's objective.
+
+    Args:
+        run: The training.
+        steps: Optimizer steps of the policy.
+        fits: Weights of each step, and the share of its gradient that they leave.
+        paper: The paper's weights.
+        others: Weights of other formulas, by their description; more are added.
+    """
+    found = np.array([weights for weights, _ in fits])
+    if adds_earlier_gradients(run, "policy"):
+        others[EARLIER_GRADIENTS] = found
+    if learns_at_next_observations(run, steps[0]):
+        found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
+        others = {NEXT_OBSERVATIONS: found}
+    explain = functools.partial(
+        explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
+    )
+    expected = np.tile(paper, (len(found), 1))
+    return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
 
 
 def explain_policy_gradient(

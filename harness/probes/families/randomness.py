@@ -94,7 +94,8 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         counts = [n for phase in phases for n in count_repeats(phase, discrete, bounds)]
         batches = _list_minibatches(run)
         counts.append(len(batches) - len({np.sort(batch).tobytes() for batch in batches}))
-        counts.append(run.experiment.n_envs - len(_list_drawn_envs(run, batches)))
+        drawn_envs = {int(row) % run.experiment.n_envs for batch in batches for row in batch}
+        counts.append(run.experiment.n_envs - len(drawn_envs))
         value, words = np.array(counts, float), describe_shuffles(batches, run.experiment.n_envs)
         words = words if algorithm == "ppo" else ""
         if algorithm == "ppo" and (left := _count_undrawn(run, batches)):
@@ -344,7 +345,3 @@ def _count_undrawn(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> int:
     size = run.hyperparameters.rollout_steps
     seen = np.array([t.observation for t in run.transitions[:size]])
     return len({*find_transition_rows(run, seen) % size} - {*np.concatenate(batches)})
-
-
-def _list_drawn_envs(run: ProbeRun, batches: Sequence[NDArray[np.intp]]) -> set[int]:
-    return {int(row) % run.experiment.n_envs for batch in batches for row in batch}

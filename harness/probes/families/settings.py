@@ -13,6 +13,7 @@ import numpy as np
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.protocol import Parameters
 from parallax.harness.contract.probing.scripted_env import ENV_ID
 from parallax.harness.contract.recipes import load_recipe
@@ -49,15 +50,9 @@ EXCLUDED_FIELDS = (
 OPTION_SOURCE = "none in the paper; here: every setting can be set, and does something"
 
 
-def list_default_fields(algorithm: str) -> tuple[str, ...]:
-    """Return the hyperparameters whose defaults are compared."""
-    fields = dataclasses.fields(ALGORITHMS[algorithm])
-    return tuple(field.name for field in fields if field.name not in EXCLUDED_FIELDS)
-
-
 def make_default_settings_probe(algorithm: str) -> Probe:
     """Return the probe of upstream's default hyperparameters."""
-    fields = list_default_fields(algorithm)
+    fields = tuple(f for f in field_names(ALGORITHMS[algorithm]) if f not in EXCLUDED_FIELDS)
     return Probe(
         f"{algorithm}.default_settings",
         "What are upstream's default settings?",

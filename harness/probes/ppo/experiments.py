@@ -23,8 +23,6 @@ MAX_NOISE = 10.0
 """Standard normal numbers with which samples exceed all bounds."""
 OBSERVATION_SHIFT = np.float32(5.0)
 """Shift of values in the long training."""
-REWARD_SCALE = 1e3
-"""Factor of rewards that shows whether gradients are clipped."""
 SNAPSHOTS = 40
 """Optimizer steps to save in full: two per minibatch if both networks have their own optimizer."""
 BASE_SETTINGS: dict[str, Any] = {
@@ -166,7 +164,7 @@ def run_entropy_bonus(cache: ExperimentCache) -> ProbeRun:
 def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
     """Run a training with huge rewards and the framework's default gradient clipping."""
     world = _make_terminating_data(cache, ROLLOUT_STEPS)
-    world.rewards[:] *= REWARD_SCALE
+    world.rewards[:] *= experiment_setups.REWARD_SCALE
     return cache.run(build_experiment(cache, "loud", world, library_defaults=("max_grad_norm",)))
 
 

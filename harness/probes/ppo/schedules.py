@@ -40,14 +40,6 @@ TARGET_CHANGE_TOLERANCE = 1e-2
 COUNT_NAMES = ("environment steps", "environment steps at the first update", "gradient steps")
 
 
-def _measure_minibatch_sizes(cache: ExperimentCache) -> ProbeMeasurement:
-    return _compare_minibatch_sizes(experiments.run_minibatches(cache, 24, 8), [8.0, 8.0, 8.0])
-
-
-def _measure_remainder(cache: ExperimentCache) -> ProbeMeasurement:
-    return _compare_minibatch_sizes(experiments.run_minibatches(cache, 20, 8), [8.0, 8.0, 4.0])
-
-
 def _measure_coverage(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
     shown = np.concatenate(
@@ -76,14 +68,6 @@ def _measure_advantage_recompute(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array([float(moved > TARGET_CHANGE_TOLERANCE)]), np.zeros(1))
 
 
-def _measure_counts(cache: ExperimentCache) -> ProbeMeasurement:
-    return _compare_counts(experiments.run_count_experiment(cache), [48.0, 24.0, 8.0])
-
-
-def _measure_parallel_counts(cache: ExperimentCache) -> ProbeMeasurement:
-    return _compare_counts(experiments.run_parallel_envs(cache), [24.0, 24.0, 4.0])
-
-
 def _compare_counts(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
     steps = measurements.list_gradient_steps(run)
     first = steps[0].env_steps if steps else -1
@@ -96,7 +80,10 @@ def _compare_counts(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
     return dataclasses.replace(counts, meaning=f"{text}; {words}")
 
 
-def _compare_minibatch_sizes(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
+def _compare_minibatch_sizes(
+    cache: ExperimentCache, rollout_steps: int, expected: list[float]
+) -> ProbeMeasurement:
+    run = experiments.run_minibatches(cache, rollout_steps, 8)
     steps = measurements.list_gradient_steps(run)
     epoch = steps[: max(1, len(steps) // run.hyperparameters.epochs)]
     sizes = np.array([float(len(step.observations)) for step in epoch])
@@ -116,7 +103,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         "Into which minibatches is a rollout of 24 cut, with minibatch_size 8?",
         f"{PPO_PAPER}, algorithm 1",
         "transitions",
-        _measure_minibatch_sizes,
+        lambda cache: _compare_minibatch_sizes(cache, 24, [8.0, 8.0, 8.0]),
         make_entry_description(("first", "second", "third")),
         counts=True,
         part=LOOP,
@@ -126,7 +113,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         "Into which minibatches is a rollout of 20 cut, with minibatch_size 8?",
         f"{PPO_PAPER}, algorithm 1: every transition is used in each epoch",
         "transitions",
-        _measure_remainder,
+        lambda cache: _compare_minibatch_sizes(cache, 20, [8.0, 8.0, 4.0]),
         make_entry_description(("first", "second", "third")),
         counts=True,
         part=LOOP,
@@ -164,7 +151,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         "How often do events happen with 60 steps requested and rollouts of 24?",
         f"{PPO_CODE}: as many whole rollouts as fit; 2 epochs of 2 minibatches",
         ", ".join(COUNT_NAMES),
-        _measure_counts,
+        lambda cache: _compare_counts(experiments.run_count_experiment(cache), [48.0, 24.0, 8.0]),
         make_entry_description(COUNT_NAMES),
         counts=True,
         part=LOOP,
@@ -174,7 +161,7 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         f"How often do events happen with {N_ENVS} parallel environments and rollouts of 24?",
         f"{PPO_PAPER}, algorithm 1: a rollout is of all actors together",
         ", ".join(COUNT_NAMES),
-        _measure_parallel_counts,
+        lambda cache: _compare_counts(experiments.run_parallel_envs(cache), [24.0, 24.0, 4.0]),
         make_entry_description(COUNT_NAMES),
         counts=True,
         part=LOOP,

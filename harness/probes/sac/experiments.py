@@ -12,8 +12,11 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
+    FULL_BUFFER_ROWS,
+    FULL_BUFFER_SETTINGS,
     NARROW_HIGH,
     NARROW_LOW,
+    REWARD_SCALE,
     WIDE_HIGH,
     WIDE_LOW,
 )
@@ -141,10 +144,6 @@ LEARNING_RATE_NAMES = ("policy_learning_rate", "critic_learning_rate", "temperat
 LEARNING_RATE = 1e-3
 LEARNING_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_RATE_NAMES, LEARNING_RATE)
 FROZEN_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_RATE_NAMES, experiment_setups.NO_LEARNING)
-FULL_BUFFER_STEPS = 36
-"""Warm-up steps of a training whose buffer holds fewer transitions."""
-REWARD_SCALE = 1e3
-"""Factor of rewards and critics that shows whether gradients are clipped."""
 
 OUTPUTS = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
@@ -178,9 +177,9 @@ def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
 
 def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
-    experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_STEPS + 8 - BATCH_ROWS)
-    sizes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
-    return cache.run(dataclasses.replace(experiment, changes={**experiment.changes, **sizes}))
+    experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_ROWS)
+    changes = {**experiment.changes, **FULL_BUFFER_SETTINGS}
+    return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
 def _build_update_experiment(

@@ -22,16 +22,14 @@ from parallax.harness.probes.families.critics import (
     TargetTerms,
     compute_masked_targets,
 )
-from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
+from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
-    NEXT_OBSERVATIONS,
     compute_critic_slopes,
     find_minibatch,
     get_gradient,
     get_update_noise,
     get_weights_before_update,
-    learns_at_next_observations,
     list_critic_updates,
     list_network_steps,
 )
@@ -104,18 +102,8 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_update(cache)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
     fits = [fit_policy_terms(run, step) for step in steps]
-    found = np.array([weights for weights, _ in fits])
-    expected = np.tile([1.0, 1.0, 0.0], (len(found), 1))
     others = {CONSTANT_SAMPLE: np.array([_fit_constant_sample(run, step) for step in steps])}
-    if adds_earlier_gradients(run, "policy"):
-        others[EARLIER_GRADIENTS] = found
-    if learns_at_next_observations(run, steps[0]):
-        found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
-        others = {NEXT_OBSERVATIONS: found}
-    explain = functools.partial(
-        critics.explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
-    )
-    return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
+    return critics.measure_policy_weights(run, steps, fits, [1.0, 1.0, 0.0], others)
 
 
 def _measure_policy_clipping(cache: ExperimentCache) -> ProbeMeasurement:

@@ -10,9 +10,12 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
+    FULL_BUFFER_ROWS,
+    FULL_BUFFER_SETTINGS,
     HALF_RANGE,
     NARROW_HIGH,
     NARROW_LOW,
+    REWARD_SCALE,
     WIDE_HIGH,
     WIDE_LOW,
 )
@@ -54,10 +57,6 @@ DRAWING_SETTINGS: dict[str, dict[str, Any]] = {
     for algorithm in ("td3", "ddpg")
 }
 """Settings with which implementations explore alike with their own random numbers."""
-FULL_BUFFER_STEPS = 36
-"""Warm-up steps of a training whose buffer holds fewer transitions."""
-REWARD_SCALE = 1e3
-"""Factor of rewards and critics that shows whether gradients are clipped."""
 
 NEAR_THE_BOUND = np.array([3.0, 0.0])
 """Added to the output of the target policy."""
@@ -103,10 +102,9 @@ def run_full_parallel_buffer(cache: ExperimentCache, algorithm: str = "td3") -> 
 
 def run_full_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     """Run updates with a buffer that is full before the first of them."""
-    more = FULL_BUFFER_STEPS + 8 - BATCH_ROWS
-    experiment = _build_update_experiment(cache, algorithm, "full", more)
-    sizes = {"learning_starts": FULL_BUFFER_STEPS, "buffer_size": FULL_BUFFER_STEPS - 9}
-    return cache.run(dataclasses.replace(experiment, changes={**experiment.changes, **sizes}))
+    experiment = _build_update_experiment(cache, algorithm, "full", FULL_BUFFER_ROWS)
+    changes = {**experiment.changes, **FULL_BUFFER_SETTINGS}
+    return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
 def _build_update_experiment(

@@ -1,6 +1,5 @@
 """Probes of TD3's updates."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,14 +15,11 @@ from parallax.harness.probes.families.critics import (
     TargetTerms,
     compute_masked_targets,
 )
-from parallax.harness.probes.families.optimisation import EARLIER_GRADIENTS, adds_earlier_gradients
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
-    NEXT_OBSERVATIONS,
     compute_critic_slopes,
     find_minibatch,
     get_update_noise,
-    learns_at_next_observations,
     list_critic_names,
     list_critic_updates,
     list_network_steps,
@@ -92,23 +88,14 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
     run = td3_experiments.run_update(cache, algorithm)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
     fits = [fit_policy_terms(run, step) for step in steps]
-    found = np.array([weights for weights, _ in fits])
-    expected = np.tile(np.eye(1, found.shape[1]), (len(found), 1))
     others: dict[str, Array] = {}
     if len(list_critic_names(run)) > 1:
         pulls = (_compute_objective_gradients(run, step, step.before) for step in steps)
         others[SMALLER_CRITIC_TEXT] = np.array(
             [_fit_terms(each, smaller)[0] for each, (smaller, _) in pulls]
         )
-    if adds_earlier_gradients(run, "policy"):
-        others[EARLIER_GRADIENTS] = found
-    if learns_at_next_observations(run, steps[0]):
-        found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
-        others = {NEXT_OBSERVATIONS: found}
-    explain = functools.partial(
-        critics.explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
-    )
-    return ProbeMeasurement(found, expected, None, others, explain=explain)
+    first_term = [1.0] + [0.0] * (len(fits[0][0]) - 1)
+    return critics.measure_policy_weights(run, steps, fits, first_term, others)
 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
