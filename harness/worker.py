@@ -103,7 +103,9 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
         folder.update_run(pid=me.pid, host=me.host, job=me.job or None)
         with HeartbeatWriter(folder, lambda: 0):
             # Loaded by module and name: the project need not be installed beside the framework.
-            entry = EntryPoint("adapter", folder.content["adapter"], ENTRY_POINT_GROUP)
+            if not (name := folder.content.get("adapter")):
+                raise SpecError("run.json has no `adapter`, whose code trains: train the run anew")
+            entry = EntryPoint("adapter", name, ENTRY_POINT_GROUP)
             adapter: Adapter = entry.load()()
             # The interpreter that was requested is the present one.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)

@@ -26,6 +26,7 @@ from parallax.harness.policy_tests.tasks import (
     find_test_task,
     play_configurations,
 )
+from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE, find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import RunRecord
@@ -394,6 +395,9 @@ class MutationTest:
                 f"{agent.folder}: n_envs={agent.spec.n_envs} mixes episodes of parallel "
                 "environments. Train with n_envs=1."
             )
-        _, lengths = read_metric(agent.folder / TRACE_FILE, "episode/length")
+        try:
+            _, lengths = read_metric(agent.folder / TRACE_FILE, "episode/length")
+        except UnusableError as error:
+            raise SpecError(f"{agent.folder}: {error}. Train the run again.") from error
         wanted = lengths[: self._options.replay - 1].astype(int).tolist()
         return collect_start_configurations(agent.env, self._kind, wanted)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -266,6 +267,10 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
         read_metric(folder / "trace.parquet", "episode/length"),
     )
     assert len(lengths) > 5
+    (folder / "trace.parquet").write_bytes(b"PAR1")
+    test = types.SimpleNamespace(_options=challenge.MutationTestOptions())
+    with pytest.raises(SpecError, match=r"seed=.*: corrupted trace.parquet.* Train the run again"):
+        challenge.MutationTest._collect_training_starts(test, agent)
     assert np.array_equal(
         collect_start_configurations(agent.env, CARTPOLE, lengths), begun[: len(lengths) + 1]
     )

@@ -123,6 +123,18 @@ def test_worker_of_a_complete_run_touches_nothing(tmp_path):
     assert files(folder) == before
 
 
+def test_run_without_an_adapter_in_its_record_says_so(tmp_path, monkeypatch):
+    spec = support.spec()
+    folder = spec.folder(tmp_path)
+    initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
+    recorded.edit(folder, adapter="")
+    monkeypatch.setattr(signal, "signal", lambda *arguments: None)
+    assert worker.main(folder) == 1
+    assert read_run(folder).reason == (
+        "failed: run.json has no `adapter`, whose code trains: train the run anew"
+    )
+
+
 def test_run_is_not_trained_with_other_settings_than_it_records(tmp_path, monkeypatch):
     spec = support.spec()
     folder = spec.folder(tmp_path)
