@@ -9,17 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from parallax.adapters.sb3_common.settings import (
-    count_critic_steps,
-    count_dqn_target_updates,
-    finish_off_policy,
-    finish_on_policy,
-    translate_action_noise,
-    translate_dqn_fields,
-    translate_replay_fields,
-    translate_rollout_fields,
-    translate_temperature,
-)
+from parallax.adapters.sb3_common import settings
 from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
@@ -42,14 +32,14 @@ def translate_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, **counts: int
 ) -> NativeConfig:
     """Translate the options that all algorithms with a replay buffer share, and finish."""
-    translate_replay_fields(t, hp, context)
+    settings.translate_replay_fields(t, hp, context)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-    return finish_off_policy(t, hp, context, **counts)
+    return settings.finish_off_policy(t, hp, context, **counts)
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.PPO`."""
-    translate_rollout_fields(t, hp, context)
+    settings.translate_rollout_fields(t, hp, context)
     t.set_option("value_clip_range", "clip_range_vf")
     t.convert_meaning("value_clip_range", "larger-value-loss")
     t.set_option("normalize_advantage", "normalize_advantage")
@@ -67,7 +57,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     if context.task.image:
         name = "policy_kwargs.features_extractor_kwargs.hidden_sizes"
         t.set_option("hidden_sizes", name, list(hp.hidden_sizes), "shared, after the convolutions")
-    return finish_on_policy(t, hp, context)
+    return settings.finish_on_policy(t, hp, context)
 
 
 def _convert_max_norm(max_grad_norm: float | None) -> float:
@@ -78,7 +68,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     """Return the arguments of `stable_baselines3.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
-    translate_action_noise(t, "gaussian", hp.exploration_noise)
+    settings.translate_action_noise(t, "gaussian", hp.exploration_noise)
     t.set_option("policy_delay", "policy_delay")
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
@@ -107,9 +97,9 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
             f"counted anew in each round: it must divide gradient_steps={hp.gradient_steps}",
         )
     t.convert_meaning("target_update_interval", "targets-after-whole-interval", unless=1)
-    translate_temperature(t, hp)
+    settings.translate_temperature(t, hp)
     # The first step moves targets; see `target_update_interval` in patches.yaml.
-    critic_steps = count_critic_steps(hp, context)
+    critic_steps = settings.count_critic_steps(hp, context)
     moves = math.ceil(critic_steps / hp.target_update_interval)
     return translate_off_policy(t, hp, context, target_updates=moves)
 
@@ -127,7 +117,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
     t.set_option("policy_weight_decay", "policy_kwargs.optimizer_kwargs.weight_decay")
     t.declare_tied("critic_weight_decay", hp.policy_weight_decay, "one weight_decay for both")
-    translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
+    settings.translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")
     t.declare_constant("policy_delay", 1)
     return translate_off_policy(t, hp, context)
@@ -135,7 +125,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.DQN`."""
-    translate_dqn_fields(t, hp, context)
+    settings.translate_dqn_fields(t, hp, context)
     t.set_option(
         "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
     )
@@ -149,7 +139,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     )
     _translate_images(t, context, "Convolutions")
     return translate_off_policy(
-        t, hp, context, target_updates=count_dqn_target_updates(hp, context)
+        t, hp, context, target_updates=settings.count_dqn_target_updates(hp, context)
     )
 
 

@@ -8,17 +8,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from parallax.adapters.sb3_common.settings import (
-    count_critic_steps,
-    count_dqn_target_updates,
-    finish_off_policy,
-    finish_on_policy,
-    translate_action_noise,
-    translate_dqn_fields,
-    translate_replay_fields,
-    translate_rollout_fields,
-    translate_temperature,
-)
+from parallax.adapters.sb3_common import settings
 from parallax.harness.contract.adapter import RunContext, scale_cycle_to_envs
 from parallax.harness.contract.algorithms.base import OffPolicy
 from parallax.harness.contract.algorithms.ddpg import DDPG
@@ -41,13 +31,13 @@ def translate_off_policy(
 
     Network sizes are not among them.
     """
-    translate_replay_fields(t, hp, context)
-    return finish_off_policy(t, hp, context, **counts)
+    settings.translate_replay_fields(t, hp, context)
+    return settings.finish_off_policy(t, hp, context, **counts)
 
 
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.PPO`."""
-    translate_rollout_fields(t, hp, context)
+    settings.translate_rollout_fields(t, hp, context)
     t.declare_constant("value_clip_range", None, "sbx takes clip_range_vf and does not use it")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
@@ -59,7 +49,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     _translate_images(t, hp, context)
-    return finish_on_policy(t, hp, context)
+    return settings.finish_on_policy(t, hp, context)
 
 
 def _translate_images(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
@@ -88,13 +78,15 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     """Return the arguments of `sbx.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
-    translate_action_noise(t, "gaussian", hp.exploration_noise)
+    settings.translate_action_noise(t, "gaussian", hp.exploration_noise)
     t.set_option("policy_delay", "policy_delay", note="of the policy; targets move at each step")
     t.convert_meaning("policy_delay", "delayed-target-update", unless=1)
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
-    return translate_off_policy(t, hp, context, target_updates=count_critic_steps(hp, context))
+    return translate_off_policy(
+        t, hp, context, target_updates=settings.count_critic_steps(hp, context)
+    )
 
 
 def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
@@ -111,7 +103,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.declare_tied("temperature_learning_rate", rate, "the learning_rate of the policy")
     t.set_option("policy_delay", "policy_delay", note="of policy and temperature")
     t.declare_constant("target_update_interval", 1)
-    translate_temperature(t, hp)
+    settings.translate_temperature(t, hp)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
     return translate_off_policy(t, hp, context)
 
@@ -122,7 +114,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.set_option("critic_learning_rate", "qf_learning_rate")
     for field in ("policy_weight_decay", "critic_weight_decay"):
         t.declare_constant(field, 0.0, "optax.adam has none")
-    translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
+    settings.translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")
     t.declare_constant("policy_delay", 1)
     t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
@@ -132,7 +124,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.DQN`."""
     t.reject_images(context.task)
-    translate_dqn_fields(t, hp, context)
+    settings.translate_dqn_fields(t, hp, context)
     t.declare_constant("dueling", False)
     t.declare_constant("max_grad_norm", None, "gradients are not clipped")
     t.set_option(
@@ -145,7 +137,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1 or hp.dueling:
         t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
     return translate_off_policy(
-        t, hp, context, target_updates=count_dqn_target_updates(hp, context)
+        t, hp, context, target_updates=settings.count_dqn_target_updates(hp, context)
     )
 
 

@@ -22,7 +22,6 @@ from parallax.adapters.torch_common.recording import (
 from parallax.harness.contract.adapter import RunContext
 from parallax.harness.contract.probing.protocol import ProbeMonitor, ProbeRecord, ProbeScript
 from parallax.harness.contract.probing.recorder import capture_calls, record_every_update
-from parallax.harness.contract.probing.scripted_env import ScriptedWorld
 from parallax.harness.contract.probing.scripted_rng import ScriptedChoiceGenerator
 from parallax.harness.contract.translation import NativeConfig
 
@@ -75,7 +74,8 @@ def probe_training(
             if not buffers:  # environments are reset once when they are seeded
                 return {}
             if not script.world.scripted_data.own_rng:
-                _script_random_choices(buffers[0], script.world)
+                for part in (buffers[0], *getattr(buffers[0], "buffers", ())):
+                    part._random_state = ScriptedChoiceGenerator(script.world)
             return locate_tensors(algorithm, models[0])
 
         def stored() -> Mapping[str, NDArray[Any]]:
@@ -87,11 +87,6 @@ def probe_training(
         with recorder.record_training(), record_every_update(train):
             train.train(algorithm, native, context, script.world.make_env, watch)
         return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))})
-
-
-def _script_random_choices(buffer: Any, world: ScriptedWorld) -> None:
-    for part in (buffer, *getattr(buffer, "buffers", ())):
-        part._random_state = ScriptedChoiceGenerator(world)
 
 
 def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:

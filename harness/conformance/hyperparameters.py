@@ -140,6 +140,8 @@ class HyperparameterConformance:
         if rows[field].is_fixed:
             _check_refusal(self.framework, algorithm, field, base)
             return
+        # So many that hyperparameters of learning matter.
+        steps = min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING_STEPS)
         for value in ALGORITHMS[algorithm].alternatives[field]:
             if value == getattr(base, field):
                 continue
@@ -147,8 +149,7 @@ class HyperparameterConformance:
             if other is None:
                 continue  # this value is refused; at least one must be accepted
             before, after = (
-                train_algorithm(self.framework, algorithm, hp, steps=_count_steps(base))
-                for hp in (base, other)
+                train_algorithm(self.framework, algorithm, hp, steps=steps) for hp in (base, other)
             )
             changes = before.digest != after.digest
             assert changes, (
@@ -291,11 +292,6 @@ class HyperparameterConformance:
         base = make_base_hyperparameters(self.framework, algorithm)
         weights: Weights = train_algorithm(self.framework, algorithm, base).weights
         assert any("target" in name for name in weights) == ALGORITHMS[algorithm].has_targets
-
-
-def _count_steps(base: Hyperparameters) -> int:
-    """Return the number of steps of a training in which hyperparameters of learning matter."""
-    return min(STEPS, getattr(base, "learning_starts", STEPS) + _LEARNING_STEPS)
 
 
 def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:

@@ -188,17 +188,11 @@ def make_density_drawer(result: ProbeResult) -> FigureDrawer | None:
     return draw
 
 
-def _compute_clipped_density(a: Array, mean: float) -> Array:
-    return compute_gaussian_density(a, mean, ACTION_STD)
-
-
-def _compute_squashed_density(a: Array, mean: float) -> Array:
-    return np.asarray(compute_gaussian_density(np.arctanh(a), mean, ACTION_STD) / (1 - a**2))
-
-
 DENSITY_FUNCTIONS: Mapping[str, Callable[[Array, float], Array]] = {
-    "cut": _compute_clipped_density,
-    "tanh": _compute_squashed_density,
+    "cut": lambda a, mean: compute_gaussian_density(a, mean, ACTION_STD),
+    "tanh": lambda a, mean: np.asarray(
+        compute_gaussian_density(np.arctanh(a), mean, ACTION_STD) / (1 - a**2)
+    ),
 }
 
 

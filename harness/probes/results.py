@@ -370,14 +370,11 @@ def _describe_size(answer: ProbeAnswer, source: str) -> str:
         return ""
     match answer.comparison.kind:
         case "factor":
-            return f"{digits} times {_make_possessive(source)}"
+            whose = "the paper's" if source == "the paper" else f"that of {source}"
+            return f"{digits} times {whose}"
         case "function" if np.isfinite(answer.comparison.size):
             return f"off by up to {digits}"
     return ""
-
-
-def _make_possessive(source: str) -> str:
-    return f"that of {source}" if source != "the paper" else "the paper's"
 
 
 def format_symbol(answer: ProbeAnswer) -> str:

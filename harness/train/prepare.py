@@ -36,15 +36,7 @@ from parallax.harness.interventions.catalogue import (
     resolve_interventions,
 )
 from parallax.harness.record.files import to_plain_json
-from parallax.harness.train.limits import (
-    ANY,
-    Machine,
-    check_compatibility,
-    check_length,
-    check_limits,
-    check_updates,
-    check_wrappers,
-)
+from parallax.harness.train import limits
 from parallax.harness.train.loggers import check_logger_installed
 
 _USUAL_RECIPE = "original"
@@ -102,8 +94,8 @@ def _prepare_run(
     """Prepare a run; this is the one place that knows the order of the steps."""
     _check_installation(spec, adapter)
     task = _load_task(spec)
-    check_limits(spec, task, Machine.here() if on_this_machine else ANY)
-    check_compatibility(spec, adapter, task, on_this_machine)
+    limits.check_limits(spec, task, limits.Machine.here() if on_this_machine else limits.ANY)
+    limits.check_compatibility(spec, adapter, task, on_this_machine)
     interventions = resolve_interventions(
         spec.intervention,
         adapter,
@@ -127,9 +119,9 @@ def _prepare_run(
     )
     hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
     hyperparameters = hyperparameters.resolve_for_task(task)
-    check_wrappers(spec, hyperparameters, task)
+    limits.check_wrappers(spec, hyperparameters, task)
     if must_learn:
-        check_length(spec, hyperparameters)
+        limits.check_length(spec, hyperparameters)
     native = _translate(spec, adapter, hyperparameters, context)
     if spec.alignment == "exact":
         if not spec.patches:
@@ -147,7 +139,7 @@ def _prepare_run(
         adapter.check_script(spec.algorithm, native, context, here=spec.python is None)
         check_segments_in_script(interventions, spec.script)
     if must_learn:
-        check_updates(spec, hyperparameters, native)
+        limits.check_updates(spec, hyperparameters, native)
     return PreparedRun(spec, context, hyperparameters, native, interventions)
 
 

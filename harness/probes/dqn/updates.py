@@ -379,10 +379,6 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     return {"reward": (find_minibatch(run, step).rewards, 1.0), "next value": (value, gamma)}
 
 
-def _measure_double_q(cache: ExperimentCache) -> ProbeMeasurement:
-    return _compare_next_values(cache, experiments.run_double_q(cache), DOUBLE_Q)
-
-
 def _measure_default_targets(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_default_target(cache)
     known = [compute_next_values(run, step) for step in list_updates_without_target_move(run)]
@@ -453,7 +449,7 @@ TARGET_PROBES: Sequence[Probe] = (
         "Which next value is used in double Q-learning?",
         f"{DOUBLE_Q_PAPER}: the target network's, of the action that the online network prefers",
         "value target in the middle of episodes, in units of return, in the first updates",
-        _measure_double_q,
+        lambda cache: _compare_next_values(cache, experiments.run_double_q(cache), DOUBLE_Q),
         make_relation_description("target"),
         tolerance=1e-3,
         events=(CRITIC_LOSS,),

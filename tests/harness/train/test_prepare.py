@@ -68,8 +68,8 @@ def test_bounds_are_those_of_the_machine_that_trains(monkeypatch, on_this_machin
     found = []
     machine = limits.Machine(2, 2**40, "this machine")
     monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: machine))
-    monkeypatch.setattr(prepare, "check_limits", lambda *given: found.append(given[-1].cores))
-    monkeypatch.setattr(prepare, "check_compatibility", lambda *given: found.append(given[-1]))
+    monkeypatch.setattr(limits, "check_limits", lambda *given: found.append(given[-1].cores))
+    monkeypatch.setattr(limits, "check_compatibility", lambda *given: found.append(given[-1]))
     prepare_run(support.spec(), SB3, on_this_machine)
     assert found == [cores, on_this_machine]
 
