@@ -151,3 +151,38 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
 
 def sum_costs(row):
     return sum(float(row[f"{part}_us"]) for part in ("sampling", "priorities", "learning"))
+
+
+def test_numbers_of_r2d2_with_actors_come_out_of_their_table():
+    page = (ROOT / "docs" / "papers" / "r2d2.md").read_text()
+    section = page.partition("## Actors in processes")[2].partition("\n## ")[0]
+    with (ROOT / "docs" / "r2d2_actors.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["stage"] == "0"]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()]
+    lines = [line for line in lines if len(line) == 10][2:]
+    assert len(lines) == 24
+    for task, state, actors, runs, *shown in lines:
+        burn_in = state.partition("burn-in ")[2] or "0"
+        key = str(state != "zero"), burn_in, actors, runs
+        names = ("stored_state", "burn_in", "actors", "final_return_n")
+        own = {
+            (row["place"], row["lag_third"]): row
+            for row in rows
+            if task in row["env"] and tuple(row[name] for name in names) == key
+        }
+        assert len(own) == 8
+        first, last = own["first", ""], own["last", ""]
+        thirds = [own["last", third] for third in ("fresh", "middle", "stale")]
+        assert float(thirds[0]["discrepancy"]) < float(thirds[2]["discrepancy"])
+        expected = (
+            [first[f"lag_when_stored{end}"] for end in ("", "_low", "_high")],
+            [first["discrepancy"]],
+            [last[f"discrepancy{end}"] for end in ("", "_low", "_high")],
+            [third["discrepancy"] for third in thirds],
+            [third["lag"] for third in thirds],
+            [first["final_return"]],
+        )
+        for text, values in zip(shown, expected, strict=True):
+            numbers = [read_number(number) for number in NUMBER.findall(text)]
+            cut = [max(float(v), 0.0) if "(" in text else float(v) for v in values]
+            assert numbers == pytest.approx(cut, rel=0.06, abs=1e-5), (task, state, actors)
