@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
+from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.labels import get_label as get_label
 
@@ -174,7 +175,7 @@ def split_variant(variant: str) -> list[str]:
 def shorten_run_path(item: CompletedRun | ExcludedRun, loaded: LoadedRuns) -> str:
     """Return the path of a run folder relative to the loaded root."""
     relative = str(item.path.relative_to(loaded.root))
-    return item.path.name if relative == "." else relative
+    return escape_unprintable(item.path.name if relative == "." else relative)
 
 
 def format_range(values: Iterable[float], format: Callable[[Any], str] = str) -> str:

@@ -114,7 +114,11 @@ def _split_into_batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], .
 FOLDER = "slurm"
 _SCHEMA = 1
 _SPECS_FILE = "specs.json"
-_MAX_BYTES = 2**26  # bytes; one array of 1,440 runs takes 200 KB
+_MAX_BYTES, _MAX_TOGETHER = (
+    2**22,
+    2**25,
+)  # of a record, and of all; one array of 1,440 runs takes 200 KB
+_MAX_NAMES = 250_000  # of run folders in all records of a study
 _NAME = re.compile(r"[\w-]{1,120}")
 _JOB_ID = re.compile(r"[0-9]{1,20}")
 _DAMAGE_ERRORS = (
@@ -219,12 +223,17 @@ def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) 
 def read_records(study_folder: Path) -> list[SubmissionRecord]:
     """Return the records of all submissions of a study, oldest first.
 
-    A record that is damaged is left out: its jobs are then found from the run folders alone.
+    A record that is damaged is left out: its jobs are then found from the run folders alone. So are
+    records beyond a size or number of runs that no study has.
     """
-    records = []
+    records: list[SubmissionRecord] = []
+    size, names = _MAX_TOGETHER, _MAX_NAMES  # that may still be read
     for path in study_folder.joinpath(FOLDER).glob("*.json"):
         try:
-            records.append(_read_record(path, study_folder))
+            if (found := path.stat().st_size) > size:
+                continue
+            records.append(_read_record(path, study_folder, names))
+            size, names = size - found, names - sum(map(len, records[-1].elements))
         except _DAMAGE_ERRORS:
             continue
     return _sort_records(records)
@@ -249,7 +258,7 @@ def _sort_records(records: Sequence[SubmissionRecord]) -> list[SubmissionRecord]
     return sorted(records, key=lambda record: times[record.name])
 
 
-def _read_record(path: Path, study_folder: Path) -> SubmissionRecord:
+def _read_record(path: Path, study_folder: Path, most: int) -> SubmissionRecord:
     content = json.loads(read_bounded(path, _MAX_BYTES))
     if content["name"] != path.stem or not _NAME.fullmatch(path.stem):
         raise ValueError(f"{content['name']!r} is not the array that the file is named after")
@@ -261,15 +270,17 @@ def _read_record(path: Path, study_folder: Path) -> SubmissionRecord:
         raise ValueError(f"{submitted!r} is no time")
     if not isinstance(content["settings"], dict):
         raise TypeError("settings are no mapping")
-    elements = _read_elements(content["elements"], study_folder)
+    elements = _read_elements(content["elements"], study_folder, most)
     return SubmissionRecord(
         study_folder, path.stem, submitted, job_id, elements, content["settings"]
     )
 
 
-def _read_elements(content: Any, study_folder: Path) -> tuple[tuple[Path, ...], ...]:
+def _read_elements(content: Any, study_folder: Path, most: int) -> tuple[tuple[Path, ...], ...]:
     if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
         raise TypeError("elements are no lists")
+    if sum(map(len, content)) > most:
+        raise ValueError("it names more runs than any study has")
     return tuple(
         tuple(_resolve_below_study(study_folder, name) for name in names) for names in content
     )

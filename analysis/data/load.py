@@ -229,7 +229,8 @@ def _remove_copies(
         content = hash_evaluations(run) if run.id.seed is None else ""
         first = known.setdefault((run.id, content), run)
         if first is not run and run.provenance is not None:
-            reason = f"same run as {first.path.relative_to(root)}, which is used"
+            place = escape_unprintable(str(first.path.relative_to(root)))
+            reason = f"same run as {place}, which is used"
             copies.append(ExcludedRun(run.id, run.path, reason, completed=True))
     copied = {item.path for item in copies}
     return tuple(run for run in runs if run.path not in copied), copies

@@ -203,12 +203,20 @@ def find_reproduction_targets(
     )
 
 
+_NUMBERS: tuple[tuple[str, type, float, float], ...] = (
+    ("steps", int, 0, 2**53),
+    ("mean", float, -1e100, 1e100),  # their squares must be finite
+    ("spread", float, 0, 1e100),
+    ("trials", int, 1, 10**6),
+)
+
+
 def _parse_row(table: str, line: int, row: dict[str, str]) -> PublishedScore:
     fields = {field.name for field in dataclasses.fields(PublishedScore)} - {"table"}
     if row.keys() != fields:
         raise PublishedTableError(f"{table}.csv: columns must be {', '.join(sorted(fields))}.")
     numbers = {}
-    for field, kind in (("steps", int), ("mean", float), ("spread", float), ("trials", int)):
+    for field, kind, low, high in _NUMBERS:
         text = row[field]
         try:
             numbers[field] = kind(text) if text else (math.nan if kind is float else 0)
@@ -216,8 +224,10 @@ def _parse_row(table: str, line: int, row: dict[str, str]) -> PublishedScore:
             raise PublishedTableError(
                 f"{table}.csv, line {line}: {field}={text[:80]!r} is not a number."
             ) from error
-        if text and not math.isfinite(numbers[field]):
-            raise PublishedTableError(f"{table}.csv, line {line}: {field}={text!r} is not finite.")
+        if text and not low <= numbers[field] <= high:
+            raise PublishedTableError(
+                f"{table}.csv, line {line}: {field}={text[:80]!r} is not from {low:,} to {high:,}."
+            )
     if row["spread_kind"] not in SPREAD_KINDS or bool(row["spread"]) != bool(row["spread_kind"]):
         raise PublishedTableError(
             f"{table}.csv, line {line}: spread_kind={row['spread_kind'][:80]!r} does not fit "

@@ -104,7 +104,10 @@ def _add_own_line(message: str, folder: str | None, settings: Sequence[str]) -> 
     named = set(re.findall(r"[\w.-]+", " ".join(settings)))
     if not folder or not wanted or wanted.search(" ".join(settings)):
         return SpecError(message)
-    for file in sorted(Path(folder).rglob("*.yaml")):
+    files = sorted(Path(folder).rglob("*.yaml"))
+    for file in [file for file in files if file.stem in named]:  # which may name others
+        named |= set(re.findall(r"[\w.-]+", str(load_named_values(file, "file").get("defaults"))))
+    for file in files:
         for number, line in enumerate(file.read_text().splitlines(), 1):
             if file.stem in named and wanted.search(line.partition("#")[0]):
                 return SpecError(f"{message} {file}:{number} sets it.")

@@ -43,7 +43,8 @@ MAX_CHECKPOINTS = 2
 """Number of checkpoints that are stored."""
 
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
-_MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**24  # of a `.state` file
+_MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**22  # of a `.state` file
+_MAX_DIMENSIONS, _LONGEST_KIND = 64, 16  # of an array of numpy, and of the name of its type
 _SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
 _MOST_REPEATED = 8  # such as target networks, and the moments of their optimizers, at the start
 _ENCODING_TAG = "\0"
@@ -292,7 +293,9 @@ def _limit_state_bytes(checkpoints: Path) -> int:
 
 
 def _sum_chunk_bytes(checkpoints: Path) -> int:
-    return sum(one.lstat().st_size for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}"))
+    stats = [one.lstat() for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}")]
+    # A sparse file may have terabytes that are not on the disk.
+    return sum(min(one.st_size, 512 * getattr(one, "st_blocks", 2**54)) for one in stats)
 
 
 def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:
@@ -357,6 +360,8 @@ class _StateUnpacker:
         return value
 
     def _unpack_array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
+        if len(kind) > _LONGEST_KIND or len(shape) > _MAX_DIMENSIONS:  # which take minutes to read
+            raise UnusableError("is damaged: it announces an array that numpy does not have")
         dtype, number = np.dtype(kind), math.prod(shape)
         size = number * dtype.itemsize
         # Checked before memory is allocated: the array must have its chunks, and must fit.

@@ -22,10 +22,10 @@ from slurm_fakes import FakeSlurm, a_record
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.record.files import make_number_parser
+from parallax.harness.sweep.run_process import format_signal_name
 from parallax.slurm import (
     commands,
     launch,
-    preflight,
     requeueable_job,
     resubmit,
     settings,
@@ -283,7 +283,7 @@ def test_a_preflight_that_slurm_refuses_leaves_no_outcome(monkeypatch, tmp_path)
 
 @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (40, "signal 40")])
 def test_signals_have_names_except_real_time_ones(number, name):
-    assert preflight._get_signal_name(number) == name
+    assert format_signal_name(number) == name
 
 
 def test_a_run_that_cannot_be_started_is_named_and_the_next_one_is_tried(

@@ -7,6 +7,7 @@ import signal
 import pytest
 from slurm_fakes import a_record, a_run
 
+from parallax.slurm import arrays
 from parallax.slurm.arrays import read_records
 
 GOOD = {
@@ -82,6 +83,16 @@ def impatient():
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("_MAX_NAMES", 3), ("_MAX_TOGETHER", 1000)])
+def test_records_are_read_up_to_a_size_and_a_number_of_runs(tmp_path, monkeypatch, name, limit):
+    for array in ("one", "two", "six"):
+        a_record(tmp_path, array, [[tmp_path / "a" / "seed=0", tmp_path / "a" / "seed=1"]])
+    assert len(read_records(tmp_path)) == 3
+    size = max(file.stat().st_size for file in (tmp_path / "slurm").glob("*.json"))
+    monkeypatch.setattr(arrays, name, min(limit, size))
+    assert len(read_records(tmp_path)) == 1
 
 
 @pytest.mark.usefixtures("impatient")

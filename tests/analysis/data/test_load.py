@@ -9,7 +9,7 @@ import pytest
 from parallax.analysis.data import load
 from parallax.analysis.data.load import _remove_copies, load_runs
 from parallax.analysis.data.runs import RunId, StudyCell
-from parallax.analysis.labels import format_run_counts
+from parallax.analysis.labels import format_run_counts, shorten_run_path
 from parallax.harness.record.run_json import ReferenceReturns
 
 
@@ -75,6 +75,16 @@ def test_a_copied_run_counts_once_and_says_of_which(results, make_run):
     assert [run.path.name for run in loaded.runs] == ["seed=0"]
     assert loaded.excluded[0].reason.endswith("steps=20000/seed=0, which is used")
     assert (loaded.requested, loaded.completed, loaded.used) == (2, 2, 1)
+
+
+def test_control_characters_in_names_of_folders_are_escaped(results, make_run):
+    folder = make_run(seed=0)
+    shutil.move(folder, first := folder.with_name("a\x1b[2J\u202e"))
+    shutil.copytree(first, second := folder.with_name("b\n# c"))
+    loaded = load_runs(results)
+    assert loaded.excluded[0].reason.endswith(r"a\x1b[2J\u202e, which is used")
+    (copy,) = loaded.excluded
+    assert shorten_run_path(copy, loaded).endswith(r"/b\n# c") and copy.path == second
 
 
 def test_seeds_are_ordered_as_numbers(results, make_run):

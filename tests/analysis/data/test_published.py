@@ -324,7 +324,16 @@ def test_cells_may_be_empty_where_a_number_is_not_given(tmp_path, monkeypatch):
     [
         ("ppo,A,v1,,x,,5,1,,,3,s", "mine.csv, row 3: not as many cells as columns"),
         ("ppo,A,v1,,x,,5.5,1,,,3,s,", "mine.csv, line 3: steps='5.5' is not a number."),
-        ("ppo,A,v1,,x,,5,inf,,,3,s,", "mine.csv, line 3: mean='inf' is not finite."),
+        (
+            f"ppo,A,v1,,x,,1{'0' * 400},1,,,3,s,",
+            f"mine.csv, line 3: steps='1{'0' * 79}' is not from 0 to 9,007,199,254,740,992.",
+        ),
+        ("ppo,A,v1,,x,,5,1,,,0,s,", "mine.csv, line 3: trials='0' is not from 1 to 1,000,000."),
+        ("ppo,A,v1,,x,,5,1,-1,sd,3,s,", "mine.csv, line 3: spread='-1' is not from 0 to 1e+100."),
+        (
+            "ppo,A,v1,,x,,5,inf,,,3,s,",
+            "mine.csv, line 3: mean='inf' is not from -1e+100 to 1e+100.",
+        ),
         ("ppo,A,v1,,x,,5,1,,,x,s,", "mine.csv, line 3: trials='x' is not a number."),
         (
             "ppo,A,v1,,x,,5,1,,sd,3,s,",

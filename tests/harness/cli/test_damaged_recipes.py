@@ -94,6 +94,7 @@ def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, k
         ("hyperparameters: {gama: 1}", [], "hyperparameters.gama is not known. .* {}:2 sets it."),
         ("steps: many", [], "steps='many' must be a whole number. {}:2 sets it."),
         ("steps: many", ["steps=few"], "steps='few' must be a whole number.$"),
+        ("defaults: [inner]", [], "steps=-5 must be at least 1. {inner}:2 sets it."),
         ("steps: ${bar}", [], "Interpolation key 'bar' not found"),
         (
             "hydra: {sweeper: {params: {seed: 'choice(1,'}}}",
@@ -110,7 +111,10 @@ def test_line_of_a_folder_of_ones_own_that_sets_a_wrong_value_is_named(
     file.parent.mkdir()
     name = "" if "study" in line else "study: {name: mine}"
     file.write_text(f"# @package _global_\n{line}\n{name}\n")
-    with pytest.raises(SpecError, match=said.replace("{}", re.escape(str(file)))):
+    inner = file.with_name("inner.yaml")
+    inner.write_text("# @package _global_\nsteps: -5\n")
+    said = said.replace("{}", re.escape(str(file))).replace("{inner}", re.escape(str(inner)))
+    with pytest.raises(SpecError, match=said):
         hydra_errors.run(["--config-dir", str(tmp_path), "study=mine", *words])
 
 
