@@ -9,6 +9,8 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Any
 
 from tabulate import tabulate
 
@@ -25,6 +27,7 @@ _LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)", re.MULTILINE)
 _ADDRESS = re.compile(r"\\.|(?<=:)/(?=/)|\bwww(?=\.)", re.I)  # becomes a link in repositories
 _MATH = re.compile(r"\\.|\$")  # a name between two of them is a formula in repositories
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PIPE = re.compile(r"\\.|\|")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
 # The last four, full-width, count as the first four in some spreadsheets.
@@ -102,6 +105,13 @@ def _escape_text(text: str) -> str:
     escaped = _MATH.sub(lambda found: r"\$" if found[0] == "$" else found[0], _HTML.sub(tag, text))
     escaped = _ADDRESS.sub(lambda found: found[0] + "\\" * ("\\" not in found[0]), escaped)
     return _DEFINITION.sub(r"\1\\[", _LINK.sub(link, escaped))
+
+
+def escape_controls(value: Any) -> Any:
+    """Return text without control characters and marks that turn its direction; all else as is."""
+    if type(value) is not str and not isinstance(value, PurePath):  # markup of ours is a subclass
+        return value
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
 
 
 def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ import jinja2
 from parallax.analysis.commands.common import CommandError, get_analysis_folder, read_results
 from parallax.analysis.data.load import read_runs
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun
+from parallax.analysis.escaping import escape_controls
 from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import PACKED_SUFFIX, format_script_label
@@ -323,6 +324,7 @@ def _load_template() -> tuple[jinja2.Template, str]:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
+        finalize=escape_controls,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -13,6 +13,7 @@ import PIL.Image
 from markupsafe import Markup
 
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.escaping import escape_controls
 from parallax.analysis.labels import MISSING, format_count, get_label, get_recipe_label, make_anchor
 from parallax.analysis.report.document import MAX_FINDINGS, Document, Link, ReportSection
 from parallax.analysis.report.tables import RUNS_TABLE
@@ -78,6 +79,7 @@ def render_page(document: Document, context: PageContext) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_ASSETS_FOLDER),
         autoescape=True,
+        finalize=escape_controls,
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {

@@ -27,6 +27,7 @@ from parallax.analysis.report.document import (
     Words,
 )
 from parallax.analysis.report.tables import Table
+from parallax.harness.record.files import escape_unprintable
 
 FIGURES = "figures"  # folder of figures, beside the page
 _MARKS = {"best": "**", "tied": "*"}
@@ -99,7 +100,7 @@ def _render_inline(part: Inline) -> str:
     if isinstance(part, str):
         return escape_markdown(part)
     if isinstance(part, Code):
-        return f"`{part.text.replace('`', '')}`"
+        return f"`{escape_unprintable(part.text).replace('`', '')}`"
     if isinstance(part, Strong):
         return f"**{render_words(part.words)}**"
     text = escape_markdown(part.text)

@@ -4,10 +4,12 @@ import csv
 import html.parser
 import io
 import re
+from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
-from parallax.analysis.escaping import finish_markdown, format_csv, format_table
+from parallax.analysis.escaping import escape_controls, finish_markdown, format_csv, format_table
 from parallax.analysis.report.sections.scores import escape_latex
 from parallax.harness.cli.main import main
 
@@ -141,3 +143,9 @@ def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, result
             for cell in row:
                 number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?|-|-inf|", cell)
                 assert number or cell[0] not in "=+-@\t\r", (path, cell)
+
+
+def test_pages_have_no_control_characters_but_in_their_own_markup():
+    assert escape_controls("a\x1b[2J\u202eb\n\tc\xa0") == "a\\x1b[2J\\u202eb\n\tc\xa0"
+    assert escape_controls(Path("a\x07")) == "a\\x07"
+    assert escape_controls(markup := Markup("<b>\x1b")) is markup and escape_controls(3) == 3
