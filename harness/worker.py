@@ -101,9 +101,8 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
             adapter: Adapter = entry.load()()
             # The interpreter that was requested is the present one.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
-            prepared = prepare_run(
-                spec, adapter, must_learn=False
-            )  # the process that started it has checked
+            # The process that started it has checked whether it can learn.
+            prepared = prepare_run(spec, adapter, must_learn=False)
             check_translation(prepared, folder.content)
     except SpecError as error:
         print(f"Ended: {error}", file=sys.stderr)

@@ -70,9 +70,8 @@ def launch_sweep(
         SpecError: A run cannot be carried out as requested; nothing was submitted.
         RunsFailedError: Slurm refused some, or does not answer.
     """
-    prepared = prepare_runs(
-        specs, on_this_machine=False
-    )  # nodes have devices that this machine lacks
+    # Nodes have devices that this machine lacks.
+    prepared = prepare_runs(specs, on_this_machine=False)
     runs = {
         spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
     }

@@ -109,7 +109,6 @@ class CompiledSumTree:
 
     def find(self, points: Floats) -> Indices:
         """Return for each point the first index up to which the sum reaches it."""
-        found: Indices = self._tree.get_prefix_sum_idx(
-            np.array(points, np.float64)
-        )  # it writes into its argument
+        copied = np.array(points, np.float64)  # it writes into its argument
+        found: Indices = self._tree.get_prefix_sum_idx(copied)
         return found

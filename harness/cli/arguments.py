@@ -15,8 +15,11 @@ RUNS_HELP = "a run folder, a study, or any folder between or above them"
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names of a comma-separated list, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    """Return the names of a comma-separated list, each once; argparse refuses one without names."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:  # it would mean all of them
+        raise argparse.ArgumentTypeError("names nothing: leave it out, or name at least one")
+    return names
 
 
 class ExtendNames(argparse.Action):

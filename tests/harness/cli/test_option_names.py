@@ -134,3 +134,12 @@ def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
 def test_wrong_options_lead_to_the_right_ones(words, message, capsys):
     assert main.main(words.split()) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["bugs", "--bug="], ["versions", "sb3", "--releases", ","], ["probe", "--algorithms", " "]],
+)
+def test_a_list_without_names_is_refused_and_does_not_mean_all(words, capsys):
+    assert main.main(words) == 2
+    assert "names nothing: leave it out, or name at least one" in capsys.readouterr().err
