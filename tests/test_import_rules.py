@@ -66,7 +66,7 @@ RULES = {
     f"{N}.stats": set(),
     f"{N}.escaping": {f"{H}.record"},
     f"{N}.data": {f"{H}.record"},
-    f"{N}.labels": {f"{N}.data", f"{N}.stats", f"{H}.record.labels"},
+    f"{N}.labels": {f"{N}.data", f"{N}.stats", f"{H}.record.labels", f"{H}.record.files"},
     f"{N}.verdicts": {f"{N}.data", f"{N}.stats", f"{N}.labels"},
     f"{N}.plan": {f"{N}.data", f"{N}.stats", f"{N}.labels", f"{N}.verdicts", f"{H}.record"},
     f"{N}.figures": {f"{N}.data", f"{N}.stats", f"{N}.labels", f"{N}.verdicts", f"{H}.record"},
