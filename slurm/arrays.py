@@ -114,10 +114,8 @@ def _split_into_batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], .
 FOLDER = "slurm"
 _SCHEMA = 1
 _SPECS_FILE = "specs.json"
-_MAX_BYTES, _MAX_TOGETHER = (
-    2**22,
-    2**25,
-)  # of a record, and of all; one array of 1,440 runs takes 200 KB
+# Bytes of a record and of all records of a study; one array of 1,440 runs takes 200 KB.
+_MAX_BYTES, _MAX_TOGETHER = 2**22, 2**25
 _MAX_NAMES = 250_000  # of run folders in all records of a study
 _NAME = re.compile(r"[\w-]{1,120}")
 _JOB_ID = re.compile(r"[0-9]{1,20}")

@@ -185,10 +185,11 @@ def read_metric(path: Path, metric: str) -> tuple[NDArray[np.int64], NDArray[np.
         UnusableError: The trace is missing or damaged.
     """
     with _open_trace(path) as reader:
-        tables = [_EMPTY]
+        tables, count = [_EMPTY], 0
         for table in _select_rows(reader, metric):
             tables.append(table)
-            if sum(map(len, tables)) > _MAX_METRIC_ROWS:
+            count += len(table)
+            if count > _MAX_METRIC_ROWS:
                 raise UnusableError(f"has more than {_MAX_METRIC_ROWS:,} values of {metric}")
         rows = pyarrow.concat_tables(tables)
     return rows["step"].to_numpy(), rows["value"].to_numpy()
