@@ -486,9 +486,10 @@ def sort_probes(algorithm: str) -> Sequence[Probe]:
 
 
 def measure_answer(cache: ExperimentCache, probe: Probe) -> ProbeAnswer | None:
-    """Return one implementation's answer, or None if the probe fails."""
+    """Return one implementation's answer without an explanation, or None if the probe fails."""
+    name = cache.adapter.name
     try:
-        return run_probe(probe, {cache.adapter.name: cache}).answers.get(cache.adapter.name)
+        return run_probe(probe, {name: cache}, explains=False).answers.get(name)
     except Exception:
         return None
 

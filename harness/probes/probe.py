@@ -168,8 +168,13 @@ class Probe:
         return self.part in recipe_parts or self.short_name in recipe_parts
 
 
-def run_probe(probe: Probe, caches: Mapping[str, ExperimentCache]) -> ProbeResult:
-    """Measure a probe on every framework that has the algorithm."""
+def run_probe(
+    probe: Probe, caches: Mapping[str, ExperimentCache], explains: bool = True
+) -> ProbeResult:
+    """Measure a probe on every framework that has the algorithm.
+
+    Without `explains`, answers do not say how they differ, which can take a minute to find out.
+    """
     measured: dict[str, ProbeMeasurement] = {}
     answers: dict[str, ProbeAnswer] = {}
     for name, cache in caches.items():
@@ -180,7 +185,8 @@ def run_probe(probe: Probe, caches: Mapping[str, ExperimentCache]) -> ProbeResul
         except (UnmeasuredError, SpecError) as error:
             answers[name] = make_missing_answer(str(error))
         else:
-            answers[name] = _attach_origin(probe, cache, _build_answer(probe, measured[name]))
+            answers[name] = _build_answer(probe, measured[name], explains)
+            answers[name] = _attach_origin(probe, cache, answers[name])
     axes = [measurement.axis for measurement in measured.values()]
     in_order = {name: answers[name] for name in caches if name in answers}
     return build_result(probe, in_order, axes[0] if axes else None)
@@ -303,10 +309,11 @@ def _attach_origin(probe: Probe, cache: ExperimentCache, answer: ProbeAnswer) ->
     return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, source_line=line)
 
 
-def _build_answer(probe: Probe, measurement: ProbeMeasurement) -> ProbeAnswer:
+def _build_answer(probe: Probe, measurement: ProbeMeasurement, explains: bool) -> ProbeAnswer:
     value, expected = np.asarray(measurement.value, float), np.asarray(measurement.expected, float)
     comparison = compare_in_probe_units(probe, value, expected)
-    text = "" if comparison.kind == AGREES else _describe_difference(probe, measurement, comparison)
+    differs = explains and comparison.kind != AGREES
+    text = _describe_difference(probe, measurement, comparison) if differs else ""
     return ProbeAnswer(value, expected, comparison, text)
 
 
