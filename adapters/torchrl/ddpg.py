@@ -18,7 +18,6 @@ from parallax.adapters.torchrl.networks import (
     build_action_spec,
     build_deterministic_actor,
     build_q_network,
-    make_greedy_policy,
 )
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.adapters.torchrl.versions import group_optimizers
@@ -60,7 +59,6 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components=components,
         explorer=TensorDictSequential(components.actor, components.noise),
         transforms=(InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()),
-        policy=make_greedy_policy(components.actor),
         networks=NETWORKS,
         update=update,
         learning_rate="Adam(actor).lr",

@@ -17,11 +17,7 @@ from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import DuelingHead, build_linear_layers, count_features
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
-from parallax.adapters.torchrl.networks import (
-    build_convolutions,
-    build_periodic_targets,
-    make_greedy_policy,
-)
+from parallax.adapters.torchrl.networks import build_convolutions, build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
 from parallax.harness.contract.adapter import MakeEnv, Monitor, RunContext
@@ -81,7 +77,6 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components=components,
         explorer=TensorDictSequential(components.actor, components.exploration),
         transforms=(RewardSum(), StepCounter(), DoubleToFloat()),
-        policy=make_greedy_policy(components.actor),
         networks=NETWORKS,
         update=update,
         learning_rate="Adam.lr",

@@ -17,7 +17,7 @@ from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.acceleration import compile_function
 from parallax.adapters.torch_common.state import make_checkpointable
-from parallax.adapters.torchrl.networks import attach_monitor
+from parallax.adapters.torchrl.networks import attach_monitor, make_greedy_policy
 from parallax.adapters.torchrl.replay import (
     PrioritizedTensorDictBuffer,
     make_replay_buffer,
@@ -25,7 +25,7 @@ from parallax.adapters.torchrl.replay import (
 )
 from parallax.adapters.torchrl.versions import Collector
 from parallax.harness.contract.acceleration import COMPILE
-from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, Policy, RunContext
+from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
 
@@ -200,7 +200,6 @@ def train_off_policy(
     components: Any,
     explorer: TensorDictModuleBase,
     transforms: Sequence[Transform],
-    policy: Policy,
     networks: Sequence[str],
     update: Update,
     learning_rate: str,
@@ -217,10 +216,9 @@ def train_off_policy(
         context: The run.
         make_env: Makes one environment.
         monitor: Follows the training.
-        components: Networks, loss and optimisers of the algorithm; has a `loss`.
+        components: Networks, loss and optimisers of the algorithm; has an `actor` and a `loss`.
         explorer: Acts while collecting.
         transforms: Transforms of the environment, in upstream's order.
-        policy: The greedy policy.
         networks: Names of the networks that the loss holds, target networks included.
         update: Makes one update from components, a minibatch and the number of the update.
         learning_rate: Setting with the learning rate to record.
@@ -238,6 +236,7 @@ def train_off_policy(
     buffer = make_buffer(settings, components.loss)
     progress, means = LoopProgress(), MetricMeans()
     state = make_loop_checkpointable(collector, components, buffer, progress, means)
+    policy = make_greedy_policy(components.actor)
     attach_monitor(monitor, policy, components.loss, networks, state)
     with record_buffer_cost(buffer, monitor):
         for step, batch, is_last in iterate_training_batches(

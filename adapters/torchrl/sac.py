@@ -13,11 +13,7 @@ from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
 from torchrl.objectives import SACLoss, SoftUpdate
 
 from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
-from parallax.adapters.torchrl.networks import (
-    build_action_spec,
-    build_q_network,
-    make_greedy_policy,
-)
+from parallax.adapters.torchrl.networks import build_action_spec, build_q_network
 from parallax.adapters.torchrl.replay import get_loss_class, select_vmap_option
 from parallax.adapters.torchrl.versions import group_optimizers
 from parallax.envs.tasks import Task
@@ -55,7 +51,6 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components=components,
         explorer=components.actor,
         transforms=(InitTracker(), StepCounter(), DoubleToFloat(), RewardSum()),
-        policy=make_greedy_policy(components.actor),
         networks=NETWORKS,
         update=update,
         learning_rate="Adam(actor).lr",

@@ -17,7 +17,6 @@ from parallax.adapters.torchrl.networks import (
     build_action_spec,
     build_deterministic_actor,
     build_q_network,
-    make_greedy_policy,
 )
 from parallax.adapters.torchrl.replay import get_loss_class, select_vmap_option
 from parallax.envs.tasks import Task
@@ -56,7 +55,6 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
         components=components,
         explorer=components.explorer,
         transforms=(StepCounter(), InitTracker(), DoubleToFloat(), RewardSum()),
-        policy=make_greedy_policy(components.actor),
         networks=NETWORKS,
         update=update,
         learning_rate="Adam(actor).lr",

@@ -217,23 +217,37 @@ def _get_seed_key(run: CompletedRun) -> int:
     return -1 if run.id.seed is None else run.id.seed
 
 
-def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[VariantKey]:
-    """Find the main variant of each study and algorithm: the one with the most runs used.
+def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[tuple[VariantKey, str]]:
+    """Find the main variant of each study, algorithm and task, and return it with the task.
 
-    Of equally large ones, the variant with the fewest options, then the first by name.
+    The main variant of an algorithm is that with the most runs used, then with the fewest options,
+    then the first by name. A study has one main level of alignment, so that tables do not mix own
+    and equal hyperparameters: that with the most runs used, then `exact`. Variants at this level
+    come first. A task without runs of the main variant has the next one.
     """
-    runs: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(
-        collections.Counter
-    )
+    levels: collections.Counter[tuple[str, str]] = collections.Counter()
+    variants: collections.Counter[VariantKey] = collections.Counter()
+    groups = tuple(groups)
     for group in groups:
-        cell = group.cell
         # Failed runs that count in a second analysis do not make another variant the main one.
         used = group.n - sum(run.is_imputed for run in group.runs)
-        runs[cell.study, cell.algorithm][cell.variant] += used
-    return frozenset(
-        (*key, min(found, key=lambda name: (-found[name], name.count("="), name)))
-        for key, found in runs.items()
-    )
+        levels[group.cell.study, _find_level(group.cell)] += used
+        variants[group.cell.variant_key] += used
+
+    def rank(cell: StudyCell) -> tuple[object, ...]:
+        key, level = cell.variant_key, _find_level(cell)
+        order = (-levels[cell.study, level], level != "exact", level)
+        return *order, -variants[key], cell.variant.count("="), cell.variant
+
+    found: dict[tuple[str, str, str], VariantKey] = {}
+    for cell in sorted((group.cell for group in groups), key=rank):
+        found.setdefault((cell.study, cell.algorithm, cell.env), cell.variant_key)
+    return frozenset((key, env) for (_, _, env), key in found.items())
+
+
+def _find_level(cell: StudyCell) -> str:
+    options = dict(part.partition("=")[::2] for part in cell.variant.split(","))
+    return options.get("alignment", "")
 
 
 def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:

@@ -80,8 +80,8 @@ Item = TypeVar("Item")
 class StudyVerdicts:
     """All verdicts on a study, and the selections of them that sections and figures show.
 
-    The main variant of a study and algorithm is the one with the most runs; the others are side
-    experiments, such as interventions, and are reported apart.
+    The main variant of a study, algorithm and task is the one with the most runs, at one level of
+    alignment; the others are side experiments, such as interventions, and are reported apart.
 
     Attributes:
         groups: Final scores per setting and framework, in order.
@@ -103,7 +103,7 @@ class StudyVerdicts:
         counts_failed_runs: Whether these are the verdicts with failed runs.
         intention_to_treat: Pairs of `with_failed_runs` in which a run failed.
         suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
-        main_variants: Main variant of each study and algorithm.
+        main_variants: Main variants of each study, algorithm and task.
         main_cells: Settings with a group, of main variants.
         main_consistency: Pairs of main variants; all pairs if there are none.
         main_defaults: Pairs under library defaults, of main variants.
@@ -148,12 +148,13 @@ class StudyVerdicts:
         """Make the selections, once."""
         main = find_main_variants(self.groups)
         groups_by_cell = _index_by_cell((group, group) for group in self.groups)
-        cells = frozenset(cell for cell in groups_by_cell if cell.variant_key in main)
+        cells = frozenset(cell for cell in groups_by_cell if (cell.variant_key, cell.env) in main)
         pairs, defaults = (
             tuple(item for item in items if item.cell in cells)
             for items in (self.consistency, self.defaults)
         )
-        rankings = tuple(item for item in self.rankings if is_ranking_of(item, main))
+        variants = frozenset(variant for variant, _ in main)
+        rankings = tuple(item for item in self.rankings if is_ranking_of(item, variants))
         treated = self.with_failed_runs
         judged = (*treated.consistency, *treated.defaults) if treated else ()
         suites = treated.suites if treated else ()
@@ -163,7 +164,7 @@ class StudyVerdicts:
                 tuple(item for item in judged if item.first.failed or item.second.failed),
             ),
             ("suite_intention_to_treat", select_suites_with_failed_runs(suites, self.groups)),
-            ("main_variants", main),
+            ("main_variants", variants),
             ("main_cells", cells),
             ("main_consistency", pairs or self.consistency),
             ("main_defaults", defaults),

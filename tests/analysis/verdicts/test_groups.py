@@ -124,7 +124,7 @@ def test_groups_and_pairs_are_in_the_order_of_settings_and_frameworks():
 
 def test_the_main_variant_has_the_most_runs_then_the_fewest_options_then_the_first_name():
     def find(*groups):
-        return {variant for _, _, variant in find_main_variants(groups)}
+        return {variant for (_, _, variant), _ in find_main_variants(groups)}
 
     many, few = make_named("s", "A", "a", 3, "x=1"), make_named("s", "A", "a", 2, "a")
     assert find(many, few) == {"x=1"}
@@ -132,11 +132,23 @@ def test_the_main_variant_has_the_most_runs_then_the_fewest_options_then_the_fir
     same = [make_named("s", "A", "a", 2, name) for name in ("a=1,b=1", "z=1", "b=1", "y")]
     assert find(*same) == {"y"} and find(*same[:3]) == {"b=1"}
     assert find_main_variants([many, make_named("t", "A", "a")]) == {
-        ("s", "ppo", "x=1"),
-        ("t", "ppo", ""),
+        (("s", "ppo", "x=1"), "A"),
+        (("t", "ppo", ""), "A"),
     }
     imputed = tuple(dataclasses.replace(run, is_imputed=True) for run in many.runs)
     assert find(dataclasses.replace(many, runs=imputed), few) == {"a"}
+
+
+def test_main_variants_are_of_one_level_of_alignment():
+    """Tables with own hyperparameters of one algorithm and equal ones of another mislead."""
+    own, equal, tuned = "alignment=defaults,steps=9", "alignment=exact,steps=9", "alignment=exact"
+    groups = [make_named("s", "A", "a", 4, own), make_named("s", "A", "a", 4, equal)]
+    groups += [make_named("s", "B", "a", 4, own), make_named("s", "B", "a", 4, tuned)]
+    assert find_main_variants(groups) == {(("s", "ppo", equal), "A"), (("s", "ppo", tuned), "B")}
+    groups += [make_named("s", "C", "a", 1, own)]
+    assert {key[2] for key, _ in find_main_variants(groups)} == {own}
+    alone = [make_named("s", "C", "a", 2, tuned), *groups[-1:]]
+    assert find_main_variants([*groups, *alone]) >= {(("s", "ppo", tuned), "C")}
 
 
 def test_own_recipes_are_the_setting_of_library_defaults():
