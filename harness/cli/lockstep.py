@@ -145,8 +145,7 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
     ]
     if options.script:
         number = find_script_side(options.script, names, algorithm)
-        script = read_own_script(options.script)
-        sides[number] = dataclasses.replace(sides[number], script=script)
+        sides[number] = dataclasses.replace(sides[number], script=read_own_script(options.script))
     if options.acceleration:
         plain = options.acceleration.rpartition("+")[0]
         sides[1] = _accelerate_side(sides, options.acceleration, algorithm)

@@ -280,8 +280,7 @@ class _EntryTranslator:
         return self._set("initial_temperature", name, float(found[1] or 1.0))
 
     def _translate_noise(self, name: str, value: Any) -> str:
-        kinds = {"normal": "gaussian", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}
-        kind = kinds.get(str(value))
+        kind = {"normal": "gaussian", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}.get(str(value))
         if kind is None or "exploration_noise" not in self._values:
             return _NO_COUNTERPART
         if "exploration_noise_kind" in self._values:

@@ -84,8 +84,7 @@ def _make_score_cell(
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
     """Return a table for each study, algorithm and variant."""
-    rng = np.random.default_rng(verdicts.options.seed)
-    cells = make_score_cells(verdicts, method, rng)
+    cells = make_score_cells(verdicts, method, np.random.default_rng(verdicts.options.seed))
     keys = sorted({cell.variant_key for cell, _ in cells})
     return tuple(_make_score_table(*key, cells, verdicts, method) for key in keys)
 
