@@ -263,8 +263,7 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
         is_first = not any(panels[i - i % grid.columns : i])
         axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
         _draw_panel(axis, panel, grid.names, reach)
-    columns = min(len(handles), across)
-    place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
+    place_legend(figure, handles, 0.02, ncols=min(len(handles), across), fontsize=SMALL_FONT)
     text = "difference in units of the equivalence margin"
     figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure

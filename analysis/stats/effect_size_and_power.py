@@ -203,8 +203,7 @@ def estimate_seeds_needed(
     chance = np.maximum(found, compute_equivalence_power(gap, sds, n, alpha, margin, rooms))
     enough = chance >= power
     needed = np.where(enough.any(axis=0), sizes[enough.argmax(axis=0)], np.inf)
-    unknown = np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1])
-    return np.where(unknown, np.nan, needed)
+    return np.where(np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1]), np.nan, needed)
 
 
 def estimate_seed_range(

@@ -262,8 +262,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0; 1 where a bug is missed or a control is not silent.
     """
-    frameworks = options.frameworks or sorted(find_adapter_entry_points())
-    cases = list_bug_cases(frameworks, options.bug)
+    cases = list_bug_cases(options.frameworks or sorted(find_adapter_entry_points()), options.bug)
     if options.list:
         print(*map(format_case, cases), sep="\n")
         return 0

@@ -98,8 +98,7 @@ def run(options: argparse.Namespace) -> int:
         differently before they learn.
     """
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
-    compares_frameworks = len(options.frameworks or ()) > 1
-    options.alignment = choose_alignment(options, compares_frameworks)
+    options.alignment = choose_alignment(options, len(options.frameworks or ()) > 1)
     first, second = _parse_sides(options, algorithm)
     print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
     print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")

@@ -1,6 +1,7 @@
 """`parallax mutation`: faulty agents in test scenarios, and which detector notices which fault."""
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -100,11 +101,8 @@ def _play_study(study: "MutationTestStudy", options: "MutationTestOptions") -> d
 
     setting = study.setting
     name = f"{setting.framework} {setting.algorithm} {setting.env} {setting.hps}"
-    return MutationTest(study, options, lambda text: _print_progress(f"{name}: {text}")).results()
-
-
-def _print_progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    report = functools.partial(print, f"{name}:", file=sys.stderr, flush=True)
+    return MutationTest(study, options, report).results()
 
 
 def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:

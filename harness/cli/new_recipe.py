@@ -200,8 +200,7 @@ class _EntryTranslator:
                 reason = self._set(_SAME[name], name, value) if name in _SAME else _NO_COUNTERPART
             if reason:
                 self._untranslated[f"{name}: {value}"] = reason
-        where = f"the {self._algorithm} recipe"
-        build_dataclass(ALGORITHMS[self._algorithm], self._values, where)
+        build_dataclass(ALGORITHMS[self._algorithm], self._values, f"the {self._algorithm} recipe")
         return TranslatedRecipe(self._values, self._origins, self._overrides, self._untranslated)
 
     def _set(self, field: str, name: str, value: Any) -> str:

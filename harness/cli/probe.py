@@ -362,8 +362,7 @@ def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> Pro
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]
     if options.claims:  # before the probes run, which takes minutes
-        asked = [probe.name for probe in probes]
-        text.check_answers_complete(labels, asked, claims.load_claims())
+        text.check_answers_complete(labels, [probe.name for probe in probes], claims.load_claims())
     with CommandProgress(len(labels) * len(probes)) as progress:
         found = runner.run_probes(request.probes, targets, progress.advance)
     if not any(result.answers for result in found.results):

@@ -203,11 +203,8 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
 def translate_row(row: PackedRow) -> PackedRow:
     """Return a row with present names in its columns; the row's hash is of the old ones."""
     env, variant = row["env"], row["variant"]
-    return {
-        **row,
-        "env": env and translate_env(env),
-        "variant": variant and translate_variant(variant),
-    }
+    new = {"env": env and translate_env(env), "variant": variant and translate_variant(variant)}
+    return {**row, **new}
 
 
 def check_columns(row: PackedRow) -> None:

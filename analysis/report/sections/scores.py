@@ -78,8 +78,7 @@ def _make_score_cell(
     scores = np.zeros(0) if group.scores is None else group.scores
     found = compute_interval(scores, method, rng)
     sizes = (group.requested, group.completed, group.n)
-    key = (group.cell, group.framework)
-    return ScoreCell(found.mean, found.low, found.high, sizes, mark, key)
+    return ScoreCell(found.mean, found.low, found.high, sizes, mark, (group.cell, group.framework))
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:

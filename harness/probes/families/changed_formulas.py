@@ -479,8 +479,7 @@ def _compute_critic_loss(
 ) -> tuple[Tensor, Tensor]:
     # The loss of each transition, and of all.
     predicted = q.name(f"the value of {critic}", values)
-    due = q.name(f"the target of {critic}", target)
-    error = q.name(f"the error of {critic}", predicted - due)
+    error = q.name(f"the error of {critic}", predicted - q.name(f"the target of {critic}", target))
     bend = getattr(run.hyperparameters, "huber_delta", None) or 1.0
     zero = torch.zeros_like(error)
     huber = torch.nn.functional.huber_loss(error, zero, reduction="none", delta=bend)
