@@ -272,6 +272,9 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         if not low < value < high:
             raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
     check_endpoint(arguments.endpoint)
+    ranges = tuple(map(_parse_range, arguments.range))
+    if len({env for env, *_ in ranges}) < len(ranges):
+        raise CommandError("--range: a task is there twice. Give one range of each task.")
     return VerdictOptions(
         endpoint=arguments.endpoint,
         alpha=arguments.alpha,
@@ -281,7 +284,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         seed=arguments.rng_seed,
         margin_of=arguments.margin_of,
         failed_share=arguments.failed_below,
-        ranges=tuple(_parse_range(text) for text in arguments.range),
+        ranges=ranges,
     )
 
 

@@ -32,8 +32,7 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
-_BOOTSTRAP_SEED = 0
-MAX_PANELS = 64  # settings in the picture
+_BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -183,3 +183,11 @@ def test_a_picture_has_a_largest_number_of_settings(results, make_run, monkeypat
     monkeypatch.setattr(compare, "MAX_PANELS", 2)
     assert main(["compare", str(results)]) == 0
     assert "Picture: none, of 3 settings, 2 are drawn" in capsys.readouterr().out
+
+
+def test_a_task_has_one_range(results, make_run, capsys):
+    make_run()
+    ranges = ["--range", "Hopper-v4=0:100", "--range", "Hopper-v4=0:200"]
+    assert main(["study", "verdicts", str(results), *ranges[:2]]) == 0
+    assert main(["study", "verdicts", str(results), *ranges]) == 2
+    assert "--range: a task is there twice" in capsys.readouterr().err
