@@ -1,6 +1,7 @@
 """Labels, numbers, settings and file names in words, shared by terminal, files and pages."""
 
 import collections
+import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,6 +17,12 @@ from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
+
+_MAX_FILE_NAME = 200
+# No two of them give the same name: settings such as `n_envs=8` have no hyphen in their names.
+_PLAIN_PART = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9.])?|(\w+=[A-Za-z0-9.-]+(,|$))+", re.A
+)
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
@@ -83,9 +90,23 @@ def format_order_probability(same_order: float, chance: SameOrderChance) -> str:
     return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
 
 
+def clean_file_name(text: str) -> str:
+    """Return text with all but letters, digits, dots and hyphens replaced by hyphens."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-")
+
+
 def make_file_name(*parts: str) -> str:
-    """Return parts joined to a name that is safe in any file system; empty parts are left out."""
-    return "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip("-") for part in parts if part)
+    """Return parts joined to a name that is safe in any file system; empty parts are left out.
+
+    A hash follows where the name is cut, or other parts may give the same: figures and tables must
+    not replace each other.
+    """
+    given = [part for part in parts if part]
+    name = "_".join(map(clean_file_name, given))
+    if len(name) <= _MAX_FILE_NAME and all(map(_PLAIN_PART.fullmatch, given)):
+        return name
+    digest = hashlib.sha256("\0".join(given).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[:_MAX_FILE_NAME]}-{digest}"
 
 
 def make_file_suffix(

@@ -97,8 +97,7 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
             # Loaded by module and name: the project need not be installed beside the framework.
             if not (name := folder.content.get("adapter")):
                 raise SpecError("run.json has no `adapter`, whose code trains: train the run anew")
-            entry = EntryPoint("adapter", name, ENTRY_POINT_GROUP)
-            adapter: Adapter = entry.load()()
+            adapter: Adapter = EntryPoint("adapter", name, ENTRY_POINT_GROUP).load()()
             # The interpreter that was requested is the present one.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)
             # The process that started it has checked whether it can learn.

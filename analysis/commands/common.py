@@ -24,7 +24,7 @@ from parallax.harness.record.files import UnusableError, escape_unprintable, par
 from parallax.harness.record.files import print_lines as print_lines
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-_MAX_CONSOLE_WIDTH = 100  # columns
+_MAX_CONSOLE_WIDTH, MAX_IMPLEMENTATIONS = 100, 100  # columns, frameworks and scripts in a study
 _MOST_REASONS = 5
 RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
 T = TypeVar("T")
@@ -77,9 +77,17 @@ def load_results(results: Path) -> LoadedRuns:
     """Read runs like `read_results`, and resolve conflicts between them.
 
     Raises:
-        CommandError: There is no such folder or file, or no runs in it.
+        CommandError: There is no such folder or file, no runs in it, or too many to compare.
     """
-    return combine_runs(read_results(results))
+    loaded = combine_runs(read_results(results))
+    named = {(item.id.cell.study, item.id.framework) for item in loaded.folders}
+    ((study, count),) = collections.Counter(study for study, _ in named).most_common(1)
+    if count > MAX_IMPLEMENTATIONS:  # each is compared with each
+        raise CommandError(
+            f"{results}: study {escape_unprintable(study)} has {count:,} implementations, and "
+            f"{MAX_IMPLEMENTATIONS} are allowed: name a folder with fewer."
+        )
+    return loaded
 
 
 def format_unused(loaded: LoadedRuns) -> list[str]:
@@ -264,6 +272,9 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         if not low < value < high:
             raise CommandError(f"--{name}={value}: give a number above {low} and below {high}.")
     check_endpoint(arguments.endpoint)
+    ranges = tuple(map(_parse_range, arguments.range))
+    if len({env for env, *_ in ranges}) < len(ranges):
+        raise CommandError("--range: a task is there twice. Give one range of each task.")
     return VerdictOptions(
         endpoint=arguments.endpoint,
         alpha=arguments.alpha,
@@ -273,7 +284,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         seed=arguments.rng_seed,
         margin_of=arguments.margin_of,
         failed_share=arguments.failed_below,
-        ranges=tuple(_parse_range(text) for text in arguments.range),
+        ranges=ranges,
     )
 
 

@@ -32,7 +32,7 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
-_BOOTSTRAP_SEED = 0
+_BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +81,8 @@ def _write_tables(output: Path, table: str, text: str) -> list[str]:
 def _draw_learning_curves(output: Path, panels: Sequence[CurvePanel], method: str) -> list[str]:
     if not any(panel.curves for panel in panels):
         return ["Picture: none, no run can be used"]
+    if len(panels) > MAX_PANELS:
+        return [f"Picture: none, of {len(panels)} settings, {MAX_PANELS} are drawn: name fewer"]
     png, pdf = output / "learning_curves.png", output / "learning_curves.pdf"
     save_figure(draw_learning_curves(panels, method), png, pdf)
     return [f"Picture: {png}", f"         {pdf}"]

@@ -213,8 +213,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
     if options.crossed:
-        crossed = _read_crossed(options.crossed, settings)
-        material = dataclasses.replace(material, crossed=crossed)
+        material = dataclasses.replace(material, crossed=_read_crossed(options.crossed, settings))
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
     place = folder / source.name

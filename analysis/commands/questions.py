@@ -79,6 +79,7 @@ def run_ablation(options: argparse.Namespace) -> int:
         [
             *(line for item in found for line in format_ablation(item)),
             *loaded.conflicts,
+            *common.format_unused(loaded),
             summarize_ablations(found),
         ],
     )
@@ -175,6 +176,7 @@ def run_replay(options: argparse.Namespace) -> int:
             "",
             *unread,
             *loaded.conflicts,
+            *common.format_unused(loaded),
             counts,
             replay.summarize_replay(study, study.effects),
         ],
@@ -200,8 +202,9 @@ def _report_staleness(options: argparse.Namespace) -> int:
         )
     items = summarize_staleness(found, options.stages)
     lines = [line for item in items for line in replay.format_staleness_lines(item)]
-    if unused := len(without) + len(loaded.excluded):
-        lines.append(f"Not used: {unused} of {loaded.requested} runs, which recorded none.")
+    if without:
+        lines.append(f"Not used: {len(without)} of {loaded.requested} runs, which recorded none.")
+    lines += common.format_unused(loaded)
     _write_results(
         options.output or common.get_analysis_folder(options.results),
         {STALENESS_TABLE: [row for item in items for row in replay.make_staleness_rows(item)]},

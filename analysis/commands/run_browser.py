@@ -4,7 +4,6 @@ Names can come from other people's runs: the template escapes every value, and p
 """
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -20,7 +19,7 @@ import jinja2
 
 from parallax.analysis.commands.common import CommandError, get_analysis_folder, read_results
 from parallax.analysis.data.load import read_runs
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunId
 from parallax.analysis.escaping import escape_controls
 from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
 from parallax.harness.record.files import UnusableError, escape_unprintable
@@ -76,8 +75,8 @@ class BrowsedRun:
         return {n: MISSING if v is None else escape_unprintable(str(v)) for n, v in found.items()}
 
 
-def make_browsed_run(root: Path, run: CompletedRun | ExcludedRun) -> BrowsedRun:
-    """Return a run, read from a folder or file `root`, as pages show it."""
+def make_browsed_run(root: Path, run: CompletedRun | ExcludedRun, number: int = 0) -> BrowsedRun:
+    """Return a run, read from a folder or file `root`, as pages show it; `number` is its place."""
     cell, done = run.id.cell, run if isinstance(run, CompletedRun) else None
     fields = {
         "task": cell.env,
@@ -89,7 +88,7 @@ def make_browsed_run(root: Path, run: CompletedRun | ExcludedRun) -> BrowsedRun:
         "state": COMPLETE if isinstance(run, CompletedRun) else run.reason,
     }
     return BrowsedRun(
-        hashlib.sha256(f"{root}\0{run.path}".encode("utf-8", "replace")).hexdigest()[:12],
+        hashlib.sha256(f"{root}\0{run.path}\0{number}".encode("utf-8", "replace")).hexdigest()[:12],
         run,
         {name: escape_unprintable(value) for name, value in fields.items()},
         done.final_score if done else math.nan,
@@ -120,10 +119,12 @@ class RunLibrary:
     def read(self) -> None:
         """Read all runs again."""
         files = self.root.glob(f"*{PACKED_SUFFIX}") if self.root.is_dir() else ()
-        found = []
+        found, self.unread = [], list[str]()
         for file in sorted(file for file in files if file.is_file() and not file.is_symlink()):
-            with contextlib.suppress(UnusableError):  # the file contains something else
+            try:
                 found.append(read_runs(file))
+            except UnusableError as error:
+                self.unread.append(f"Not read: {file.name}: {error}.")
         try:
             found.insert(0, read_results(self.root))
         except CommandError:
@@ -131,15 +132,18 @@ class RunLibrary:
                 raise
         self._files: dict[str, Path] = {}
         runs: dict[str, list[BrowsedRun]] = collections.defaultdict(list)
+        known: set[RunId] = set()
         for part in found:
             items: tuple[CompletedRun | ExcludedRun, ...] = (*part.runs, *part.excluded)
-            for item in items:
+            for number, item in enumerate(items):
                 study = item.id.cell.study
-                if part.root.is_file():
-                    if study in runs and study not in self._files:
-                        continue  # packed from the folder of that name, which has its report, too
+                if not part.root.is_file():
+                    known.add(item.id)
+                elif item.id in known:
+                    continue  # packed from the folder of that name
+                elif study not in runs:
                     self._files[study] = part.root
-                runs[study].append(make_browsed_run(part.root, item))
+                runs[study].append(make_browsed_run(part.root, item, number * part.root.is_file()))
         self.studies = {name: tuple(runs[name]) for name in sorted(runs)}
         self._by_key = {run.key: run for group in self.studies.values() for run in group}
 
@@ -199,7 +203,12 @@ def render_index(library: RunLibrary, text: str) -> str:
             }
             rows.append(row | summary)
     return _render_page(
-        "index", rows=rows, text=text, size=library.describe_size(), root=library.root
+        "index",
+        rows=rows,
+        text=text,
+        size=library.describe_size(),
+        root=library.root,
+        notes=library.unread,
     )
 
 

@@ -272,8 +272,7 @@ def run_figures(options: argparse.Namespace) -> int:
     settings = common.make_options(options)
     if options.results is None:
         raise common.CommandError("Give a results folder, or --list for the names of figures.")
-    loaded = common.load_results(options.results)
-    material = study.judge_study(loaded, settings, options.interval)
+    material = study.judge_study(common.load_results(options.results), settings, options.interval)
     items = _make_figure_specs(material, only, choices)
     output = options.output or common.get_analysis_folder(options.results) / FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]

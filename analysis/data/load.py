@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from parallax.analysis.data.runs import (
     CompletedRun,
     ExcludedRun,
@@ -230,7 +232,8 @@ def _remove_copies(
         first = known.setdefault((run.id, content), run)
         if first is not run and run.provenance is not None:
             place = escape_unprintable(str(first.path.relative_to(root)))
-            reason = f"same run as {place}, which is used"
+            same = np.array_equal(run.results, first.results)
+            reason = f"same run as {place}, which is used{'' if same else ', with other returns'}"
             copies.append(ExcludedRun(run.id, run.path, reason, completed=True))
     copied = {item.path for item in copies}
     return tuple(run for run in runs if run.path not in copied), copies

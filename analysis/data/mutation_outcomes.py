@@ -4,7 +4,7 @@ import collections
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -45,7 +45,8 @@ class GeneratorResults(msgspec.Struct, frozen=True):
     @property
     def pairs(self) -> tuple[PairSuccesses, PairSuccesses]:
         """Return the outcomes as arrays."""
-        return _rows_to_arrays(self.original), _rows_to_arrays(self.mutant)
+        first, second = ([np.array(row, bool) for row in of] for of in (self.original, self.mutant))
+        return first, second
 
 
 class MutantResults(msgspec.Struct, frozen=True):
@@ -160,7 +161,3 @@ def _check_unique(what: str, values: Iterable[object]) -> None:
     for value, count in collections.Counter(values).items():
         if count > 1:
             raise OutcomesError(f"{what} {value} is there twice")
-
-
-def _rows_to_arrays(rows: Any) -> PairSuccesses:
-    return [np.array(row, bool) for row in rows]

@@ -85,8 +85,7 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
     """
     content = _read_checked(name)
     try:
-        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
-        rows = list(reader)
+        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
         raise PublishedTableError(f"{name}.csv is no table: {error}") from error
     for line, row in enumerate(rows, 2):

@@ -124,8 +124,11 @@ def read_grid(path: Path) -> StudyGrid:
             larger than any study.
         OSError: It cannot be read.
     """
+    from omegaconf._utils import get_yaml_loader  # as Hydra reads it; refuses a name twice
+
     try:
-        content = yaml.safe_load(read_bounded(path, _MOST_BYTES).decode("utf-8"))
+        text = read_bounded(path, _MOST_BYTES).decode("utf-8")
+        content = yaml.load(text, get_yaml_loader())
         sweeper = content["hydra"]["sweeper"]
         general, parts = sweeper.get("params") or {}, sweeper.get("parts") or [{}]
         runs: list[RequestedRun] = []  # with repetitions, which take as long

@@ -69,8 +69,7 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"
-    draw = functools.partial(draw_level_figure, results)
-    return FigureSpec(name, title, caption, cells, draw)
+    return FigureSpec(name, title, caption, cells, functools.partial(draw_level_figure, results))
 
 
 def draw_level_figure(results: LevelResults) -> Figure:

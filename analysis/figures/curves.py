@@ -159,8 +159,7 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
             annotate_unusual_sizes(axis, lines, usual)
             if not lines:
                 axis.text(0.5, 0.5, "no run", ha="center", transform=axis.transAxes)
-    height = figure.get_figheight()
-    figure.text(0.5, 0.06 / height, "environment steps", ha="center")
+    figure.text(0.5, 0.06 / figure.get_figheight(), "environment steps", ha="center")
     figure.text(0.03 / width, 0.5, "mean return", va="center", rotation="vertical")
     return figure
 

@@ -144,8 +144,7 @@ def _draw_task_panel(
     step = 0.8 / len(styles)
     for i, lines in enumerate(panel.lines):
         places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
-        spots = [(places[line.name], line) for line in lines]
-        draw_score_dots(axis, spots, styles, frame, usual)
+        draw_score_dots(axis, [(places[line.name], line) for line in lines], styles, frame, usual)
     draw_score_marks(axis, panel.marks, along="x")
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_yticks(range(len(labels)), labels)

@@ -47,6 +47,7 @@ from parallax.analysis.figures.style import (
 )
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
+    clean_file_name,
     format_count,
     format_order_probability,
     get_label,
@@ -306,7 +307,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
                 "--panels Ant-v4:ppo:sb3,Hopper-v4:ppo:original."
             )
         settings.append((fields[0], fields[1], fields[2]))
-    if not make_file_name(name):
+    if not clean_file_name(name):
         raise UnknownPanelError(
             f"--panels={text}: the name before = is empty. Give one, or leave = out."
         )
@@ -315,7 +316,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
             f"--panels={text}: panels of one algorithm and of {ALL_ALGORITHMS} do not go into one "
             "figure. Give --panels twice."
         )
-    return PanelChoice(make_file_name(name), tuple(settings))
+    return PanelChoice(clean_file_name(name), tuple(settings))
 
 
 def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -> FigureSpec:

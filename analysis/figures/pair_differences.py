@@ -136,8 +136,7 @@ def _make_figure_spec(
     )
     name = labels.make_file_name("verdicts", part.algorithm, *part.suffix)
     own = {item.first.cell for item in items} | {item.second.cell for item in items}
-    grid = _arrange_pairs(material, items, treated)
-    draw = functools.partial(draw_difference_figure, grid)
+    draw = functools.partial(draw_difference_figure, _arrange_pairs(material, items, treated))
     return FigureSpec(name, title, caption, tuple(sorted(own)), draw)
 
 
@@ -234,8 +233,7 @@ def _name_statement(item: PairVerdict) -> str:
 def find_axis_reach(rows: Sequence[PairDifference]) -> float:
     """Return how many margins an axis shows on either side of 0: all means, unless far off."""
     found = (abs(row.difference) for row in rows if math.isfinite(row.difference))
-    widest = max(found, default=0.0)
-    return min(_MAX_REACH, max(_MIN_REACH, 1.15 * widest))
+    return min(_MAX_REACH, max(_MIN_REACH, 1.15 * max(found, default=0.0)))
 
 
 def draw_difference_figure(grid: DifferenceGrid) -> Figure:
@@ -265,8 +263,7 @@ def draw_difference_figure(grid: DifferenceGrid) -> Figure:
         is_first = not any(panels[i - i % grid.columns : i])
         axis.tick_params(labelleft=is_first, labelsize=SMALL_FONT, axis="y")
         _draw_panel(axis, panel, grid.names, reach)
-    columns = min(len(handles), across)
-    place_legend(figure, handles, 0.02, ncols=columns, fontsize=SMALL_FONT)
+    place_legend(figure, handles, 0.02, ncols=min(len(handles), across), fontsize=SMALL_FONT)
     text = "difference in units of the equivalence margin"
     figure.text(0.55, 0.05 / figure.get_figheight(), text, ha="center")
     return figure

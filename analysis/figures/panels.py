@@ -175,8 +175,7 @@ _HANDLE, _BETWEEN, _BESIDE, _LETTER = 2.6, 1.4, 0.8, 0.6
 
 def _estimate_legend_width(names: Sequence[str]) -> float:
     """Estimate the width of a legend of one line, in units of its font size."""
-    entries = sum(_HANDLE + _BESIDE + _LETTER * len(name) for name in names)
-    return entries + _BETWEEN * len(names)
+    return sum(_HANDLE + _BESIDE + _LETTER * len(name) for name in names) + _BETWEEN * len(names)
 
 
 def draw_patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:

@@ -102,8 +102,7 @@ def _estimate_need(
     means = [float(np.mean([scores.mean() for scores in strata])) for strata in pair]
     rooms = choose_unobserved_distances((means[0], means[1]), sample.ends)
     moments = _draw_moments(pair, np.random.default_rng(options.seed))
-    sizes = np.array([[float(size)], *([n] for n in _SIZES)])
-    runs = tasks * sizes
+    runs = tasks * np.array([[float(size)], *([n] for n in _SIZES)])
     different = compute_difference_power(moments.gap, moments.within, runs, level)
     alike = compute_equivalence_power(moments.gap, moments.pooled, runs, level, item.margin, rooms)
     chance = np.maximum(different, alike)  # of any verdict, float[sizes, draws]

@@ -256,8 +256,7 @@ def _make_answers_section(
             ", stand below and change no verdict.",
         )
     explained = ablation.list_explanations(ablations) if ablations else None
-    blocks = (introduction, *answers, explained or "")
-    return ReportSection("Answers in words", blocks, "answers")
+    return ReportSection("Answers in words", (introduction, *answers, explained or ""), "answers")
 
 
 def _make_diagnosis_section(results: StudyResults) -> list[Block]:

@@ -58,8 +58,7 @@ def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
         first: float[n], n at least 1.
         second: float[m], m at least 1.
     """
-    above = np.sign(np.subtract.outer(first, second))
-    return float((above.mean() + 1) / 2)
+    return float((np.sign(np.subtract.outer(first, second)).mean() + 1) / 2)
 
 
 def improvement_from_moments(first: SampleMoments, second: SampleMoments) -> FloatArray:
@@ -198,15 +197,13 @@ def estimate_seeds_needed(
         where a deviation is not known.
     """
     sizes = _make_size_grid() if grid is None else grid
-    shape = (len(sizes), 1)
-    n = sizes.reshape(shape)
+    n = sizes.reshape((len(sizes), 1))
     # With fewer seeds, no permutation test of two samples is significant at 5%.
     found = np.where(n < MIN_PERMUTATION_SEEDS, 0.0, compute_difference_power(gap, sds, n, alpha))
     chance = np.maximum(found, compute_equivalence_power(gap, sds, n, alpha, margin, rooms))
     enough = chance >= power
     needed = np.where(enough.any(axis=0), sizes[enough.argmax(axis=0)], np.inf)
-    unknown = np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1])
-    return np.where(unknown, np.nan, needed)
+    return np.where(np.isnan(gap) | np.isnan(sds[0]) | np.isnan(sds[1]), np.nan, needed)
 
 
 def estimate_seed_range(

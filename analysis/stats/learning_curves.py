@@ -135,8 +135,7 @@ def compute_curve_average(steps: NDArray[np.int64], returns: FloatArray) -> floa
     steps, returns = steps[first:], returns[first:]
     if len(steps) == 1:
         return float(returns[0])
-    area = np.trapezoid(returns, steps.astype(np.float64))
-    return float(area / float(steps[-1] - steps[0]))
+    return float(np.trapezoid(returns, steps.astype(np.float64)) / float(steps[-1] - steps[0]))
 
 
 def find_first_reach(

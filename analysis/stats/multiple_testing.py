@@ -35,8 +35,7 @@ def adjust_holm(p_values: ArrayLike) -> FloatArray:
     adjusted = np.full(p.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p))
     order = known[np.argsort(p[known], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * factors))
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return adjusted
 
 

@@ -94,8 +94,7 @@ def evaluate_kill(
 
 
 def _compute_pair_p(original: SuccessFlags, mutant: SuccessFlags) -> float:
-    table = [[one.sum(), (~one).sum()] for one in (original, mutant)]
-    return float(fisher_exact(table).pvalue)
+    return float(fisher_exact([[one.sum(), (~one).sum()] for one in (original, mutant)]).pvalue)
 
 
 def _differs_by_bootstrap(

@@ -153,5 +153,4 @@ def _draw_unobserved_share(n: int, role: int) -> FloatArray:
 
 def _spread_evenly(n: int, role: int, kind: int) -> FloatArray:
     """float[DRAWS], numbers spread evenly over (0, 1), in random order."""
-    order = np.random.default_rng((n, role, kind)).permutation(DRAWS)
-    return np.asarray((order + 0.5) / DRAWS)
+    return np.asarray((np.random.default_rng((n, role, kind)).permutation(DRAWS) + 0.5) / DRAWS)

@@ -73,8 +73,7 @@ def make_consistency_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on consistency."""
     rows = []
     for family in FAMILIES:
-        options = dataclasses.replace(verdicts.options, family=family)
-        found = pairs_of(verdicts.groups, options)
+        found = pairs_of(verdicts.groups, dataclasses.replace(verdicts.options, family=family))
         for algorithm in _ALGORITHMS:
             own = [item for item in found if item.cell.algorithm == algorithm]
             words = collections.Counter(item.verdict for item in own)

@@ -257,8 +257,7 @@ def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:
 
 def to_own_recipe(group: ScoreGroup) -> ScoreGroup:
     """Return a group of the setting `library defaults` in the setting of its framework's recipe."""
-    cell = dataclasses.replace(group.cell, hps=group.framework)
-    return dataclasses.replace(group, cell=cell)
+    return dataclasses.replace(group, cell=dataclasses.replace(group.cell, hps=group.framework))
 
 
 def collect_library_defaults(groups: Iterable[ScoreGroup]) -> list[ScoreGroup]:

@@ -212,8 +212,7 @@ def choose_unobserved_distances(
     `ends` has the least and the largest possible score.
     """
     (a, b), (low, high) = means, ends
-    ways = ((high - a, b - low), (a - low, high - b))
-    return max(ways, key=lambda way: max(way) + min(way) / 4)
+    return max(((high - a, b - low), (a - low, high - b)), key=lambda way: max(way) + min(way) / 4)
 
 
 def _get_extremes(group: ScoreGroup) -> tuple[float, float]:

@@ -143,8 +143,7 @@ def _normalize_curves(
     for group in groups:
         scale = known[group.cell.env]
         at = [run.results[np.searchsorted(run.timesteps, steps)] for run in group.runs]
-        returns = np.array([found.mean(axis=1) for found in at])
-        scores.append((returns - scale.zero) / scale.width)
+        scores.append((np.array([found.mean(axis=1) for found in at]) - scale.zero) / scale.width)
     return steps.astype(np.float64), scores
 
 

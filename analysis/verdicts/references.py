@@ -97,8 +97,7 @@ def _judge_group(group: ScoreGroup, options: VerdictOptions) -> LearningVerdict:
     tails = []
     for reference in references:
         samples = group.moments, reference.moments
-        contrast = compute_contrast(samples[:1], samples[1:])
-        item = use_smallest_degrees_of_freedom(contrast, samples)
+        item = use_smallest_degrees_of_freedom(compute_contrast(samples[:1], samples[1:]), samples)
         tails.append(float(compute_one_sided_p(item, margin)))
     p = max(tails, default=math.nan)
     best = max((reference.mean for reference in references), default=math.nan)

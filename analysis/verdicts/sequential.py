@@ -233,8 +233,7 @@ def compute_reference_spread(scores: Mapping[str, Sequence[float]]) -> Reference
             f"runs of {', '.join(means) or 'none'}."
         )
     values = np.array(list(means.values()))
-    quantile = stats.t.ppf(0.975, count - 1)
-    half = float(quantile * values.std(ddof=1) * math.sqrt(1 + 1 / count))
+    half = float(stats.t.ppf(0.975, count - 1) * values.std(ddof=1) * math.sqrt(1 + 1 / count))
     center = float(values.mean())
     return ReferenceSpread(means, sum(map(len, scores.values())), center - half, center + half)
 

@@ -260,8 +260,7 @@ def format_options(
             continue
         adapter.check_installed()
         context = make_example_context(algorithm, env)
-        recipe = load_recipe(algorithm, framework)
-        own = adapter.get_library_defaults(algorithm, recipe, context)
+        own = adapter.get_library_defaults(algorithm, load_recipe(algorithm, framework), context)
         native = adapter.translate(algorithm, own.resolve_for_task(context.task), context)
         options = list_upstream_options(adapter, algorithm, native)
         others = [f"{o.name} {_shorten_value(o.default)}" for o in options if not o.is_overridden]

@@ -21,7 +21,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import Adapter, find_adapter_entry_points, load_adapter
-from parallax.harness.contract.data_files import load_json
+from parallax.harness.contract.data_files import check_unique, load_json
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 from parallax.harness.probes.baseline import describe_change
@@ -262,8 +262,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0; 1 where a bug is missed or a control is not silent.
     """
-    frameworks = options.frameworks or sorted(find_adapter_entry_points())
-    cases = list_bug_cases(frameworks, options.bug)
+    cases = list_bug_cases(options.frameworks or sorted(find_adapter_entry_points()), options.bug)
     if options.list:
         print(*map(format_case, cases), sep="\n")
         return 0
@@ -274,7 +273,10 @@ def run(options: argparse.Namespace) -> int:
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
     outcomes = [item for item in outcomes if get_key(item) in chosen]
     table = render_table(outcomes)
-    print_lines([table])
+    absent = len(chosen) - len(outcomes)
+    print_lines(
+        [table, *([f"\n{absent} of {len(chosen)} cases have no outcome."] if absent else [])]
+    )
     if options.markdown:
         text = f"# Outcomes of released bugs\n\n{table}\n"
         write_output_files({options.markdown: text}, [options.markdown])
@@ -316,8 +318,10 @@ def outcomes_to_text(outcomes: Sequence[BugOutcome]) -> str:
 
 
 def load_outcomes(path: Path) -> list[BugOutcome]:
-    """Load stored outcomes."""
-    return load_json(path, list[BugOutcome], "outcomes. Write them with --json")
+    """Load stored outcomes, one of each bug and algorithm."""
+    found = load_json(path, list[BugOutcome], "outcomes. Write them with --json")
+    check_unique(f"{path}: the outcome of", (" ".join(get_key(item)) for item in found))
+    return found
 
 
 def render_table(outcomes: Sequence[BugOutcome]) -> str:

@@ -98,8 +98,7 @@ def run(options: argparse.Namespace) -> int:
         differently before they learn.
     """
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
-    compares_frameworks = len(options.frameworks or ()) > 1
-    options.alignment = choose_alignment(options, compares_frameworks)
+    options.alignment = choose_alignment(options, len(options.frameworks or ()) > 1)
     first, second = _parse_sides(options, algorithm)
     print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
     print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
@@ -145,8 +144,7 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> list[LockstepSi
     ]
     if options.script:
         number = find_script_side(options.script, names, algorithm)
-        script = read_own_script(options.script)
-        sides[number] = dataclasses.replace(sides[number], script=script)
+        sides[number] = dataclasses.replace(sides[number], script=read_own_script(options.script))
     if options.acceleration:
         plain = options.acceleration.rpartition("+")[0]
         sides[1] = _accelerate_side(sides, options.acceleration, algorithm)

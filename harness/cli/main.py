@@ -460,8 +460,7 @@ def complete_command_line(arguments: Sequence[str]) -> int:
     Args:
         arguments: What the shell's function passes on: `-sc` and the name of the shell, for Hydra.
     """
-    line = os.environ.get("COMP_LINE", "")
-    program, *words = line.split(" ")
+    program, *words = os.environ.get("COMP_LINE", "").split(" ")
     if words[:1] == ["train"] and len(words) > 1:
         from parallax.harness.cli.train import run
 

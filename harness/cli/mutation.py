@@ -1,6 +1,7 @@
 """`parallax mutation`: faulty agents in test scenarios, and which detector notices which fault."""
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import numpy as np
 
 from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
 from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.data_files import check_unique
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.detection import detectors
@@ -99,11 +101,8 @@ def _play_study(study: "MutationTestStudy", options: "MutationTestOptions") -> d
 
     setting = study.setting
     name = f"{setting.framework} {setting.algorithm} {setting.env} {setting.hps}"
-    return MutationTest(study, options, lambda text: _print_progress(f"{name}: {text}")).results()
-
-
-def _print_progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    report = functools.partial(print, f"{name}:", file=sys.stderr, flush=True)
+    return MutationTest(study, options, report).results()
 
 
 def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +124,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--max-mutants",
-        type=int,
+        type=make_number_parser(0, 100_000),
         default=20,
         metavar="N",
         help="random mutants for --conformance where no study is given (default: %(default)s)",
@@ -144,7 +143,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
 def run_detectors(options: argparse.Namespace) -> int:
     """Print what each detector notices of each mutant."""
     probed = _read_probe_verdicts(options.mutants)
-    runs = detectors.read_setting_runs(options.results) if options.results else {}
+    runs, unused = detectors.read_setting_runs(options.results) if options.results else ({}, {})
     trained = detectors.judge_trainings(runs, options.training_seconds)
     checks: list[DetectorVerdict] = []
     if options.conformance:
@@ -154,7 +153,10 @@ def run_detectors(options: argparse.Namespace) -> int:
         _check_conformance(mutants, options.conformance)
         checks = detectors.read_verdicts(options.conformance)
     verdicts = [*probed, *checks, *trained]
-    parts = _format_detection_report(verdicts), detectors.describe_false_positives(runs)
+    keys = (f"{verdict.detector} on {verdict.mutant}" for verdict in verdicts)
+    check_unique("--mutants, --conformance: the verdict of", keys)
+    parts = [_format_detection_report(verdicts), detectors.describe_false_positives(runs)]
+    parts += [f"Not used: {count} runs: {reason}." for reason, count in unused.items()]
     text = "\n\n".join(part for part in parts if part)
     print_lines([text])
     files = {options.output: text + "\n"} if options.output else {}

@@ -200,8 +200,7 @@ class _EntryTranslator:
                 reason = self._set(_SAME[name], name, value) if name in _SAME else _NO_COUNTERPART
             if reason:
                 self._untranslated[f"{name}: {value}"] = reason
-        where = f"the {self._algorithm} recipe"
-        build_dataclass(ALGORITHMS[self._algorithm], self._values, where)
+        build_dataclass(ALGORITHMS[self._algorithm], self._values, f"the {self._algorithm} recipe")
         return TranslatedRecipe(self._values, self._origins, self._overrides, self._untranslated)
 
     def _set(self, field: str, name: str, value: Any) -> str:
@@ -280,8 +279,7 @@ class _EntryTranslator:
         return self._set("initial_temperature", name, float(found[1] or 1.0))
 
     def _translate_noise(self, name: str, value: Any) -> str:
-        kinds = {"normal": "gaussian", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}
-        kind = kinds.get(str(value))
+        kind = {"normal": "gaussian", "ornstein-uhlenbeck": "ornstein-uhlenbeck"}.get(str(value))
         if kind is None or "exploration_noise" not in self._values:
             return _NO_COUNTERPART
         if "exploration_noise_kind" in self._values:

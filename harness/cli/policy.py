@@ -233,6 +233,5 @@ def _format_episodes_csv(answers: Sequence[WorkerAnswer], runs: Mapping[Path, Ru
 
 def _make_export_path(output: Path, folder: Path, runs: Mapping[Path, RunSpec]) -> Path:
     """Return the path of an exported policy: that of its run folder, below `output`."""
-    spec = runs[folder]
-    place = spec.folder(output)
+    place = runs[folder].folder(output)
     return place.with_name(f"{place.name}.file")

@@ -33,7 +33,7 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import ProbeRequest
-from parallax.harness.record.files import print_lines
+from parallax.harness.record.files import make_number_parser, print_lines
 
 _EPILOG = """\
 exit codes:
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seeds",
-        type=int,
+        type=make_number_parser(1, 1000),
         default=1,
         metavar="N",
         help="measure on N sets of scripted numbers and list the answers that are not the same on "
@@ -145,8 +145,6 @@ def check_options(options: argparse.Namespace) -> None:
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     check_checkout_options(options)
-    if options.seeds < 1:
-        raise SpecError(f"--seeds {options.seeds} must be at least 1.")
     others = ["drift", "answers", "intervention", "acceleration"]
     if options.seeds > 1 and any(getattr(options, name) for name in others):
         raise SpecError("--seeds measures installed frameworks: drop the other comparison.")
@@ -364,8 +362,7 @@ def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> Pro
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]
     if options.claims:  # before the probes run, which takes minutes
-        asked = [probe.name for probe in probes]
-        text.check_answers_complete(labels, asked, claims.load_claims())
+        text.check_answers_complete(labels, [probe.name for probe in probes], claims.load_claims())
     with CommandProgress(len(labels) * len(probes)) as progress:
         found = runner.run_probes(request.probes, targets, progress.advance)
     if not any(result.answers for result in found.results):

@@ -234,8 +234,7 @@ def run_environment_probes(
 
 def run_library(library: EnvironmentLibrary, python: str) -> EnvironmentReport:
     """Measure one library; one that cannot be measured is reported as missing."""
-    module = f"{_PACKAGE}.catalogue"
-    command = [python, "-m", module, library.module, ",".join(library.packages)]
+    command = [python, "-m", f"{_PACKAGE}.catalogue", library.module, ",".join(library.packages)]
     environment = add_project_to_path(dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(

@@ -99,8 +99,7 @@ class _BaselineComparison:
             failed = [answer for answer in result.answers.values() if answer.failed]
             if failed:
                 return f"the probe failed to run: {failed[0].unmeasured}"
-        old = select_answers(self.stored, [probe], [implementation])
-        changes = list_changes(one, old)
+        changes = list_changes(one, select_answers(self.stored, [probe], [implementation]))
         return "; ".join(line.removeprefix(f"{probe}, {implementation}: ") for line in changes)
 
 

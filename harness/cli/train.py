@@ -155,8 +155,7 @@ def _check_hydra_section(word: str) -> None:
     """Refuse a new section of Hydra's own settings, which nobody would read."""
     from hydra.conf import HydraConf
 
-    name = word.lstrip("+").partition("=")[0]
-    section = ".".join(name.split(".")[:2])
+    section = ".".join(word.lstrip("+").partition("=")[0].split(".")[:2])
     known = [f"hydra.{field.name}" for field in dataclasses.fields(HydraConf)]
     if section not in known:
         raise SpecError(format_unknown_name(section, section, known))

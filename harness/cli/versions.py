@@ -20,7 +20,7 @@ from parallax.harness.contract.packages import parse_version
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.probe import Probe
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import print_lines, write_texts_atomically
 from parallax.harness.versions.environments import list_released_versions
 from parallax.harness.versions.history import (
     ReleaseHistory,
@@ -159,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
         for version in versions:
             measurement.measure(version, progress)
     print(f"{options.framework}, {len(probes)} probes:")
-    print("\n".join(format_history(measurement.history, versions)))
+    print_lines(format_history(measurement.history, versions))
     failed = any(list_failures(measurement.history, version) for version in versions)
     return FAILED_EXIT if failed else 0
 

@@ -194,8 +194,7 @@ def record_run(framework: str, algorithm: str, env_id: str | None = None) -> _Re
     watched = {"diagnosis": {"mode": "on", "period": 16}}
     task = env_id or get_scripted_task(algorithm)
     prepared = _initialize_run(framework, algorithm, task, folder, **watched)
-    process = RunProcess(prepared.spec, folder, make_warm_process(framework))
-    outcome = process.outcome()
+    outcome = RunProcess(prepared.spec, folder, make_warm_process(framework)).outcome()
     _check_no_processes_left(read_run(folder).content["pid"])
     return _RecordedRun(scratch, prepared, outcome)
 

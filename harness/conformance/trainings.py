@@ -259,8 +259,7 @@ class _ConformanceMonitor:
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
         if self._around.ask and self.policy is not None:
-            greedy = self.policy(np.asarray(observation, np.float32)[None])
-            self.noise.append(action - greedy[0])
+            self.noise.append(action - self.policy(np.asarray(observation, np.float32)[None])[0])
 
     def make_env(self, gamma: float) -> gymnasium.Env[Any, Any]:
         around, seam = self._around, self.events.make_env_hooks()

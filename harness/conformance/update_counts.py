@@ -196,7 +196,6 @@ class DeviceConformance:
 
 
 def _skip_where_refused(framework: str, algorithm: str) -> None:
-    adapter = load_adapter(framework)
-    reason = adapter.why_unsupported_device(algorithm, DEVICE, True)
+    reason = load_adapter(framework).why_unsupported_device(algorithm, DEVICE, True)
     if reason:
         pytest.skip(f"device={DEVICE}: {reason}")

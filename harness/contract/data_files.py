@@ -1,6 +1,8 @@
 """Loads YAML and JSON files of users: checks their size and reports errors in one message."""
 
+import collections
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,6 +115,13 @@ def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]
         where = f"value {len(found) + 1}: {_describe(error)}"
         raise SpecError(f"{file} ({where}) holds no {what}.") from error
     return found
+
+
+def check_unique(what: str, keys: Iterable[object]) -> None:
+    """Raise a `SpecError` if a key is there twice: its numbers would count twice."""
+    for key, count in collections.Counter(keys).items():
+        if count > 1:
+            raise SpecError(f"{what} {key} is there twice: keep one of them.")
 
 
 def read_user_file(file: Path, limit: int) -> bytes:

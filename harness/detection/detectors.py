@@ -1,14 +1,16 @@
 """Verdicts of detectors (probes, conformance, diagnosis, returns) on injected bugs."""
 
+import collections
 import dataclasses
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import matplotlib as mpl
+import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -17,13 +19,16 @@ from scipy import stats
 from parallax.harness.conformance.update_counts import UpdateCountConformance
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.data_files import load_json_lines
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.contract.upstream_code import silence_output
 from parallax.harness.interventions.mutants import CodeMutant, is_mutant_name
 from parallax.harness.interventions.source import SourceReplacement
 from parallax.harness.probes.figures import COLORS, SIZE, STYLE, figure_to_svg
-from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.layout import find_runs
+from parallax.harness.record.lock import Count
 from parallax.harness.record.reading import read_diagnosis, read_run
+from parallax.harness.record.run_json import RecordedSpec
 
 PROBES, CONFORMANCE, DIAGNOSIS, RETURNS = "probes", "conformance", "diagnosis", "returns"
 SEED_COUNTS = (5, 10)
@@ -45,12 +50,14 @@ class DetectorVerdict:
     """
 
     mutant: str
-    detector: str
+    detector: Annotated[
+        str, msgspec.Meta(pattern=r"^(probes|conformance|diagnosis|returns, n=\d+)\Z")
+    ]
     found: bool
     by: str
-    step: int
+    step: Count
     seconds: float
-    trainings: int = 0
+    trainings: Count = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +72,7 @@ class ExaminedMutant:
     """
 
     mutant: str
-    outcome: str
+    outcome: Literal["found", "missed", "equivalent", "breaks"]
     by: str
     seconds: float
 
@@ -160,35 +167,57 @@ def _fails_check(mutant: CodeMutant, name: str) -> bool:
 
 TrainingSetting = tuple[str, str, str]
 """Framework, algorithm and intervention."""
+_FREE_FIELDS = {"intervention": "", "seed": 0, "study": "", "python": None, "checkpoint_every": 0.0}
+"""Fields of a specification in which compared runs may differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SettingRuns:
     """Results of complete runs of one setting."""
 
-    returns: Mapping[int, float]
-    findings: Mapping[int, tuple[Mapping[str, Any], ...]]
+    returns: dict[int, float]
+    findings: dict[int, tuple[Mapping[str, Any], ...]]
 
 
-def read_setting_runs(folder: Path) -> dict[TrainingSetting, SettingRuns]:
-    """Read all complete runs below a folder that have a mutant or no intervention."""
-    returns: dict[TrainingSetting, dict[int, float]] = {}
-    findings: dict[TrainingSetting, dict[int, tuple[Mapping[str, Any], ...]]] = {}
-    for file in sorted(folder.rglob(RUN_FILE)):
-        reading = read_run(file.parent, with_evaluations=True)
+def read_setting_runs(
+    root: Path,
+) -> tuple[dict[TrainingSetting, SettingRuns], collections.Counter[str]]:
+    """Read all complete runs below a folder that have a mutant or no intervention.
+
+    Returns:
+        The runs by setting, and the number of other folders by the reason.
+
+    Raises:
+        SpecError: There is none, or those of an algorithm differ in more than mutant and seed.
+    """
+    found: dict[TrainingSetting, SettingRuns] = {}
+    firsts: dict[tuple[str, str], tuple[Path, RecordedSpec]] = {}
+    unused: collections.Counter[str] = collections.Counter()
+    for folder in find_runs(root).runs:
+        reading = read_run(folder, with_evaluations=True)
         if reading.record is None or reading.evaluations is None or reading.record.imported:
+            unused[reading.reason or "imported from another tool"] += 1
             continue
-        spec = reading.record.spec
+        spec, seed = reading.record.spec, reading.record.spec.seed or 0
         name = spec.intervention
         if name != NO_INTERVENTION and not is_mutant_name(name):
+            unused[f"intervention={name} is no mutant"] += 1
             continue
-        setting = (spec.framework, spec.algorithm, name)
-        last = reading.evaluations.results[-1]
-        returns.setdefault(setting, {})[spec.seed or 0] = float(last.mean())
-        diagnosis = read_diagnosis(file.parent)
+        same = msgspec.structs.replace(spec, **_FREE_FIELDS)
+        first, other = firsts.setdefault((spec.framework, spec.algorithm), (folder, same))
+        runs = found.setdefault((spec.framework, spec.algorithm, name), SettingRuns({}, {}))
+        if other != same or seed in runs.returns:
+            raise SpecError(
+                f"{first} and {folder} differ in more than mutant and seed, or repeat a run: name "
+                "a folder that has runs of one task, recipe and setting, each once."
+            )
+        runs.returns[seed] = float(reading.evaluations.results[-1].mean())
+        diagnosis = read_diagnosis(folder)
         if not diagnosis.reason:
-            findings.setdefault(setting, {})[spec.seed or 0] = diagnosis.findings
-    return {key: SettingRuns(found, findings.get(key, {})) for key, found in returns.items()}
+            runs.findings[seed] = diagnosis.findings
+    if not found:
+        raise SpecError(f"{root}: no complete run with a mutant or without an intervention.")
+    return found, unused
 
 
 DETECTORS = (PROBES, CONFORMANCE, DIAGNOSIS, *map(name_returns_detector, SEED_COUNTS))

@@ -130,8 +130,7 @@ class EnvironmentSignalCollector:
         """Measure all parameters: size, changes, and how targets differ from their networks."""
         before, self._last_weights = self._last_weights, now
         signals = self.signals
-        finite = all(np.isfinite(value).all() for value in now.values())
-        signals.values["weights_finite"] = finite
+        signals.values["weights_finite"] = all(np.isfinite(value).all() for value in now.values())
         biases = [v for name, v in now.items() if name.endswith("bias") and v.size]
         if biases:
             signals.add("bias_size", max(float(np.abs(value).mean()) for value in biases))
@@ -188,8 +187,7 @@ class EnvironmentSignalCollector:
         )
 
     def _rows_of(self, copy: int, count: int) -> Array:
-        rows = np.flatnonzero(self._copies[: self._filled] == copy)
-        return rows[-count:]
+        return np.flatnonzero(self._copies[: self._filled] == copy)[-count:]
 
     def _episode(self, copy: int, truncated: bool) -> None:
         signals, total, length = self.signals, self._totals[copy], self._lengths[copy]

@@ -166,8 +166,7 @@ class NetworkSignalCollector:
         """Add the signal whether the policy's own network chose any of the actions."""
         self._leave()
         if self._acting and self._policy_places:
-            own = bool(self._acting & self._policy_places)
-            self._signals.add("acts_by_itself", float(own))
+            self._signals.add("acts_by_itself", float(bool(self._acting & self._policy_places)))
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
     def await_update_window(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
@@ -425,8 +424,7 @@ class NetworkSignalCollector:
             return []
         if not choices and (not policy or policy.intersection(places)):
             return []  # an actor with one action dimension looks like a critic
-        out = hidden @ weight.T + (0.0 if bias is None else bias)
-        return [float(np.abs(out).mean())]
+        return [float(np.abs(hidden @ weight.T + (0.0 if bias is None else bias)).mean())]
 
 
 class _InputDropout:

@@ -197,5 +197,4 @@ def compute_fluctuation(values: Array) -> float:
     if len(values) < 3:
         return 0.0
     index = np.arange(len(values))
-    fitted = np.polyval(np.polyfit(index, values, 1), index)
-    return float(np.sqrt(np.mean((values - fitted) ** 2)))
+    return float(np.sqrt(np.mean((values - np.polyval(np.polyfit(index, values, 1), index)) ** 2)))

@@ -258,8 +258,7 @@ def main(arguments: Sequence[str]) -> int:
         loaded = importlib.import_module(module)
         implementations = loaded.IMPLEMENTATIONS
         questions = (*QUESTIONS, *getattr(loaded, "TASK_QUESTIONS", ()))
-    versions = read_versions(packages)
-    report = measure_implementations(implementations, versions, questions=questions)
+    report = measure_implementations(implementations, read_versions(packages), questions=questions)
     print(MARK + json.dumps(report.to_dict()), file=output, flush=True)
     return 0
 

@@ -328,8 +328,7 @@ def read_received_action(
 def measure_time_limit(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
     """Count the steps until a time limit ends an episode, also after an early reset."""
     limit = int(implementation.settings["limit"])
-    ends = ((limit + 5, TERMINATED),)
-    driver = implementation.make(make_scripts(implementation, [ends]))
+    driver = implementation.make(make_scripts(implementation, [((limit + 5, TERMINATED),)]))
     try:
         driver.reset()
         counts = [count_steps(driver), count_steps(driver)]

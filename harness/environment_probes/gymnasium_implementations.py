@@ -93,8 +93,7 @@ def read_vector_episodes(
             rows = list(record)
         found = [read_episode(rows[i]) if mask[i] else None for i in range(n_envs)]
     elif isinstance(infos.get("final_info"), Mapping):
-        inner = infos["final_info"]
-        return read_vector_episodes(inner, n_envs)
+        return read_vector_episodes(infos["final_info"], n_envs)
     elif "final_info" in infos:
         found = [
             read_episode(info["episode"]) if info and "episode" in info else None

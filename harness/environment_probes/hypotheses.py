@@ -84,8 +84,7 @@ def explain_numbers(
         combined: Names of factors that may all change together.
     """
     valid = ~np.isnan(measured)
-    definition = {factor.name: next(iter(factor.values.values())) for factor in factors}
-    parts = simulate(**definition)
+    parts = simulate(**{factor.name: next(iter(factor.values.values())) for factor in factors})
     # Use the constants with the smallest error, so that the rest is not due to constants.
     errors = [compute_error(measured, finish(parts))[valid] for _, finish in finishes]
     error = min(errors, key=lambda found: float(np.median(found)) if len(found) else 0.0)
@@ -93,8 +92,7 @@ def explain_numbers(
     if not valid.any():
         return Explanation((), (), np.inf, False)
     for names in _list_choices(factors, combined):
-        chosen = {factor.name: factor.values[names[factor.name]] for factor in factors}
-        parts = simulate(**chosen)
+        parts = simulate(**{factor.name: factor.values[names[factor.name]] for factor in factors})
         for constants, finish in finishes:
             predicted = finish(parts)
             if compute_error(measured, predicted)[valid].max(initial=0.0) > TOLERANCE:

@@ -167,8 +167,7 @@ def find_roles(wrap: Callable[[Any], Any]) -> tuple[tuple[str, ...], dict[str, A
     roles, settings = [], dict[str, Any]()
     if stacked:
         roles.append(FRAME_STACK)
-        shape = np.shape(wrapped.reset()[0])
-        settings["stack"] = int(np.prod(shape)) // OBSERVATION_SIZE
+        settings["stack"] = int(np.prod(np.shape(wrapped.reset()[0]))) // OBSERVATION_SIZE
     elif not observations:
         roles.append(OBSERVATION_NORMALIZATION)
     if not rewards:

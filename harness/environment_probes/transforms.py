@@ -60,8 +60,7 @@ def measure_rescaled_action(implementation: EnvironmentImplementation) -> Enviro
 def measure_outside_rescaled(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
     """Find what happens to an action outside the rescaled bounds."""
     high = float(implementation.settings["high"])
-    low = float(implementation.settings["low"])
-    sent = high + 0.25 * (high - low)
+    sent = high + 0.25 * (high - float(implementation.settings["low"]))
     expected = _HIGH + 0.25 * (_HIGH - _LOW)
     try:
         seen = read_received_action(implementation, sent, _LOW, _HIGH)

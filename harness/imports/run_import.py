@@ -415,6 +415,5 @@ def _make_record(
         "sizes": {EVALUATIONS_FILE: len(raw)},
     }
     # Encoded and decoded first: the hash must be of the values that a reader will see.
-    encoded = msgspec.json.encode(to_plain_json(content))
-    decoded = msgspec.json.decode(encoded, type=dict[str, Any])
+    decoded = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)), type=dict[str, Any])
     return {**decoded, CHECKSUM_FIELD: compute_checksum(decoded)}

@@ -71,8 +71,7 @@ class ParsedSource:
 
     def _get_offset(self, line: int, column: int) -> int:
         # `ast` counts columns in bytes of UTF-8.
-        before = self._lines[line - 1].encode()[:column].decode()
-        return self._starts[line - 1] + len(before)
+        return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
 
 
 def generate_edits(

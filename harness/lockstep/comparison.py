@@ -340,8 +340,7 @@ class LockstepTrainings:
         """Return the first difference, and the probes that are answered differently."""
         unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
         few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
-        point = self._find_first(one, other, few)
-        return point, self.list_differing_probes(one, other)
+        return self._find_first(one, other, few), self.list_differing_probes(one, other)
 
     def record_updates(
         self, number: int, updates: int, variant: LockstepVariant | None = None
@@ -472,8 +471,7 @@ def _split_into_stages(updates: int, unit: int) -> list[list[int]]:
 
 def _perturb_last_bit(array: Any, float64: bool) -> Any:
     kind = np.float64 if float64 else np.float32
-    nearby = np.asarray(array, kind)
-    return np.nextafter(nearby, kind(np.inf)).astype(np.asarray(array).dtype)
+    return np.nextafter(np.asarray(array, kind), kind(np.inf)).astype(np.asarray(array).dtype)
 
 
 def _compute_weight_distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[float, str]:

@@ -53,8 +53,7 @@ def generate_weak_tests(
     quality = np.min([one.quality for one in played], axis=0)
     success = np.mean([one.success for one in played], axis=0)
     fitting = np.flatnonzero((quality <= 0) | (success > 0.5))
-    chosen = fitting[np.argsort(-quality[fitting], kind="stable")][:WEAK_COUNT]
-    return candidates[chosen]
+    return candidates[fitting[np.argsort(-quality[fitting], kind="stable")][:WEAK_COUNT]]
 
 
 def collect_predictor_data(
@@ -373,8 +372,7 @@ class MutationTest:
     ) -> dict[str, Any]:
         for seed in seeds:
             if (name, seed) not in self._played:
-                success = self._originals[seed](configurations[seed]).success
-                self._played[name, seed] = success
+                self._played[name, seed] = self._originals[seed](configurations[seed]).success
         return {
             "original": [self._played[name, seed].astype(int).tolist() for seed in seeds],
             "mutant": [mutant[seed].astype(int).tolist() for seed in seeds],

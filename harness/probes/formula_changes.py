@@ -687,8 +687,7 @@ def _list_means(base: _Baseline, axes: tuple[str, str]) -> Iterator[FormulaChang
     rowed = {name: x for name, x in base.plain[0].values.items() if x.ndim and len(x) > 1}
     of_all = f"is that of all rows of the {axes[0]}, each paired with all"
     for name in rowed:
-        nothing = _make_replacement(torch.clone)
-        yield FormulaChange(f"{name} {of_all}", {name: nothing}, pairs=True)
+        yield FormulaChange(f"{name} {of_all}", {name: _make_replacement(torch.clone)}, pairs=True)
     mean = _make_replacement(lambda x: x.mean(0))
     for one, other in itertools.combinations(rowed, 2):
         words = f"{one} and {other} are their means over the {axes[0]}, as if paired with all rows"

@@ -70,8 +70,7 @@ def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
         framework: Framework that is changed.
         text: Name of the change.
     """
-    other = format_intervention_label(framework, text)
-    changes = list_pair_changes(report, framework, other)
+    changes = list_pair_changes(report, framework, format_intervention_label(framework, text))
     head = f"{len(changes) or 'None'} of {len(report.results)} answers changed with {text}"
     return [head + (":" if changes else "."), *format_pair_changes(changes)]
 

@@ -452,8 +452,7 @@ def describe_detour(run: ProbeRun, name: str) -> str:
     ]
     for other in sorted(others, key=lambda each: each != online):
         given = np.concatenate([run.record.steps[n].after[other].ravel() for n in moves])
-        basis = np.stack([before, given], axis=1)
-        own, share = np.linalg.lstsq(basis, after, rcond=None)[0]
+        own, share = np.linalg.lstsq(np.stack([before, given], axis=1), after, rcond=None)[0]
         rest = np.linalg.norm(after - own * before - share * given)
         if rest > MAX_DETOUR * np.linalg.norm(after - before):
             continue
@@ -630,8 +629,7 @@ def check_recipe_networks(run: ProbeRun, *networks: str) -> None:
 def measure_misfit(known: Array, found: Array) -> float:
     """Return the distance of an array from the nearest multiple of another, as a share of it."""
     factor = float(known @ found) / max(float(known @ known), 1e-30)
-    distance = float(np.abs(found - factor * known).max())
-    return distance / max(float(np.abs(found).max()), 1e-30)
+    return float(np.abs(found - factor * known).max()) / max(float(np.abs(found).max()), 1e-30)
 
 
 def summarize_spread(values: Array) -> Array:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.contract.data_files import check_unique
 
 AGREES, FACTOR, OFFSET, FUNCTION, COUNT = "agrees", "factor", "offset", "function", "count"
 NUMBER = "number"
@@ -204,6 +205,7 @@ def report_from_dict(content: Mapping[str, Any]) -> ProbeReport:
         results = tuple(result_from_dict(result) for result in content["results"])
     except (msgspec.MsgspecError, ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from error
+    check_unique("the probe", (result.probe for result in results))
     for result in results:
         _check_result(result, content["versions"])
     return ProbeReport(
@@ -250,7 +252,9 @@ def _answer_from_dict(content: Mapping[str, Any]) -> ProbeAnswer:
 
 
 def _check_result(result: ProbeResult, versions: Collection[str]) -> None:
-    if not {name for group in result.groups for name in group} <= result.answers.keys():
+    grouped = [name for group in result.groups for name in group]
+    check_unique(f"{result.probe}: the implementation", grouped)
+    if not set(grouped) <= result.answers.keys():
         raise ValueError(f"{result.probe}: a group names an implementation without an answer")
     if not result.answers.keys() <= set(versions):
         raise ValueError(f"{result.probe}: an answer of an implementation without versions")

@@ -243,15 +243,15 @@ def write_json(path: Path, content: Any) -> None:
     write_atomically(path, make_json_writer(content))
 
 
-def make_json_writer(content: Any) -> Callable[[IO[bytes]], None]:
+def make_json_writer(content: Any) -> Callable[[IO[bytes]], object]:
     """Return a function that writes `content` as strict JSON to an open file."""
     text = json.dumps(to_plain_json(content), indent=2, allow_nan=False) + "\n"
     return make_bytes_writer(text.encode())
 
 
-def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], None]:
+def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], object]:
     """Return a function that writes `content` to an open file."""
-    return functools.partial(_write_bytes, content=content)
+    return lambda file: file.write(content)
 
 
 def to_plain_json(value: Any) -> Any:
@@ -271,7 +271,3 @@ def _make_restore(path: Path) -> Callable[[], None]:
     if not path.exists():
         return functools.partial(path.unlink, missing_ok=True)
     return functools.partial(write_atomically, path, make_bytes_writer(path.read_bytes()))
-
-
-def _write_bytes(file: IO[bytes], content: bytes) -> None:
-    file.write(content)

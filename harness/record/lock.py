@@ -248,8 +248,7 @@ def read_lock_owner(folder: Path) -> LockOwner | None:
 def read_heartbeat(folder: Path) -> Heartbeat | None:
     """Return the last heartbeat of a run; None if there is none that can be read."""
     try:
-        content = read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES)
-        return _HEARTBEAT_DECODER.decode(content)
+        return _HEARTBEAT_DECODER.decode(read_bounded(folder / PROGRESS_FILE, _MAX_FILE_BYTES))
     except (OSError, UnusableError, ValueError, RecursionError):
         return None
 

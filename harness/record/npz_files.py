@@ -83,8 +83,7 @@ def _read_array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]
         raise UnusableError(f"{name} does not hold the {count} values that it announces")
     if not count:
         return np.empty(shape, dtype)
-    flat = np.frombuffer(data, dtype, count, start)
-    return flat.reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(data, dtype, count, start).reshape(shape, order="F" if fortran else "C")
 
 
 def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

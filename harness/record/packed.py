@@ -156,10 +156,11 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     for batch in file.iter_batches(
         max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names
     ):
-        check_size(batch.nbytes, _MOST_BATCH, f"bytes after decoding in {len(batch)} rows")
-        decoded += batch.nbytes
-        check_size(decoded, _MOST_DECODED, "bytes after decoding")
+        # Counted after the cast: it writes out a text that many rows share by a dictionary.
         table = pyarrow.Table.from_batches([batch]).select(names).cast(schema)
+        check_size(table.nbytes, _MOST_BATCH, f"bytes after decoding in {len(table)} rows")
+        decoded += table.nbytes
+        check_size(decoded, _MOST_DECODED, "bytes after decoding")
         for column in ("run_json", "spec"):
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(table[column])).as_py()
             check_size(longest or 0, _MOST_JSON, f"bytes in one {column}")
@@ -191,8 +192,7 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
         check_columns(row)
     except UnusableError as error:
         return RunReading(root, reason=str(error), damaged=True)
-    source = _RowSource(row)
-    reading = judge_run(root / row["folder"], source, with_evaluations=True)
+    reading = judge_run(root / row["folder"], _RowSource(row), with_evaluations=True)
     if not reading.complete or reading.record is None or reading.evaluations is None:
         return reading
     if contradiction := find_contradiction(translate_row(row), reading.record, reading.evaluations):
@@ -203,11 +203,8 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
 def translate_row(row: PackedRow) -> PackedRow:
     """Return a row with present names in its columns; the row's hash is of the old ones."""
     env, variant = row["env"], row["variant"]
-    return {
-        **row,
-        "env": env and translate_env(env),
-        "variant": variant and translate_variant(variant),
-    }
+    new = {"env": env and translate_env(env), "variant": variant and translate_variant(variant)}
+    return {**row, **new}
 
 
 def check_columns(row: PackedRow) -> None:
@@ -314,7 +311,7 @@ def _format_value(value: Any) -> str:
 
 def _round(value: float | None) -> float | None:
     """Rounds a value that another version of NumPy may have computed."""
-    if value is None or not math.isfinite(value):
+    if value is None or math.isnan(value):
         return None
     return float(f"{value:.9g}")
 

@@ -76,8 +76,7 @@ class AtdcStrategy(ProportionalStrategy):
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
         """See `ReplayStrategy.sample`; corrects all priorities first if that is due."""
         if self.model is not None and self._draws % self.replay.correct_every == 0:
-            everything = np.arange(self.size)
-            self._tree.set(everything, self.compute_powers(self.predict_errors()))
+            self._tree.set(np.arange(self.size), self.compute_powers(self.predict_errors()))
         self._draws += 1
         return super().sample(generator, n)
 

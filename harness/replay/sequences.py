@@ -78,8 +78,7 @@ def compute_q_discrepancy(unrolled: Array, stored: Array, step: Array, lengths: 
     q = np.asarray(unrolled, np.float64)
     inside = np.arange(q.shape[1]) < np.asarray(lengths)[:, None]
     largest = np.where(inside, q.max(axis=2), -np.inf).max(axis=1)
-    here = q[np.arange(len(q)), step]
-    distance = np.linalg.norm(here - np.asarray(stored, np.float64), axis=1)
+    distance = np.linalg.norm(q[np.arange(len(q)), step] - np.asarray(stored, np.float64), axis=1)
     return np.asarray(distance / np.maximum(np.abs(largest), np.finfo(np.float64).tiny))
 
 

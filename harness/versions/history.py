@@ -10,15 +10,16 @@ import dataclasses
 import fnmatch
 import hashlib
 import itertools
-import json
 import resource
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from parallax.harness.contract.adapter import Adapter, load_adapter
-from parallax.harness.contract.data_files import load_yaml
+from parallax.harness.contract.data_files import load_json, load_yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange, parse_version
 from parallax.harness.probes.baseline import describe_change, merge_reports
@@ -130,13 +131,10 @@ def load_history(framework: str, path: Path) -> ReleaseHistory:
         SpecError: The file holds none.
     """
     try:
-        content = json.loads(path.read_text())
+        content = load_json(path, dict[str, Any], "history. Write it with --json")
         report = report_from_dict(content)
-        records = {
-            version: ReleaseRecord(**(record | {"requirements": tuple(record["requirements"])}))
-            for version, record in content.get("releases", {}).items()
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        records = msgspec.convert(content.get("releases", {}), dict[str, ReleaseRecord])
+    except (ValueError, msgspec.ValidationError) as error:
         raise SpecError(f"{path} holds no history ({error}). Write it with --json.") from error
     known = {version: ReleaseRecord() for version in report.versions}
     return ReleaseHistory(framework, report, known | records)
@@ -189,8 +187,7 @@ def remove_folder(report: ProbeReport, folder: Path) -> ProbeReport:
     """Return a report whose reasons of failures do not name a folder of this machine."""
 
     def shorten(answer: ProbeAnswer) -> ProbeAnswer:
-        words = answer.unmeasured.replace(f"{folder}/", "")
-        return dataclasses.replace(answer, unmeasured=words)
+        return dataclasses.replace(answer, unmeasured=answer.unmeasured.replace(f"{folder}/", ""))
 
     results = (
         dataclasses.replace(

@@ -247,8 +247,7 @@ def _describe_failures(own: Sequence[PairVerdict], alpha: float) -> str:
         f"{sum(n for _, n in cells.values())}"
         for name, cells in sorted(groups.items())
     )
-    differ = sum(item.failures.p_holm < alpha for item in known)
-    pairs = format_count(differ, "pair")
+    pairs = format_count(sum(item.failures.p_holm < alpha for item in known), "pair")
     return f" Runs below the failure threshold: {counts}; they differ in {pairs}."
 
 

@@ -78,14 +78,12 @@ def _make_score_cell(
     scores = np.zeros(0) if group.scores is None else group.scores
     found = compute_interval(scores, method, rng)
     sizes = (group.requested, group.completed, group.n)
-    key = (group.cell, group.framework)
-    return ScoreCell(found.mean, found.low, found.high, sizes, mark, key)
+    return ScoreCell(found.mean, found.low, found.high, sizes, mark, (group.cell, group.framework))
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
     """Return a table for each study, algorithm and variant."""
-    rng = np.random.default_rng(verdicts.options.seed)
-    cells = make_score_cells(verdicts, method, rng)
+    cells = make_score_cells(verdicts, method, np.random.default_rng(verdicts.options.seed))
     keys = sorted({cell.variant_key for cell, _ in cells})
     return tuple(_make_score_table(*key, cells, verdicts, method) for key in keys)
 

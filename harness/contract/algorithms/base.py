@@ -163,8 +163,7 @@ class OffPolicy(Hyperparameters):
         every = self.train_freq
         first = max(math.ceil(self.learning_starts / every), 1) * every
         first = first if first_update is None else first_update
-        rounds = max(0, (steps - first) // every + 1)
-        updates = rounds * self.gradient_steps
+        updates = max(0, (steps - first) // every + 1) * self.gradient_steps
         policy, targets = self.policy_updates(updates), self.target_updates(updates)
         return UpdateSchedule(self.random_steps(steps), first, updates, policy, targets)
 

@@ -91,8 +91,7 @@ class ScriptedEpisodesEnv(gymnasium.Env[Any, Any]):
 
     def _observe(self, received: float) -> Array:
         place = self._episode, self._step
-        observation = self.script.compute_observation(*place, received, self._draw)
-        return observation.astype(np.float32)
+        return self.script.compute_observation(*place, received, self._draw).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,8 +53,7 @@ def detect_rare_target_updates(signals: TrainingSignals, threshold: float) -> Ch
 
 def detect_missing_target_lag(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect target networks equal to the main network in `threshold` successive checks."""
-    series = signals.series["target_equal"]
-    last = series.last(int(threshold))
+    last = signals.series["target_equal"].last(int(threshold))
     if len(last) < threshold or not last.all():
         return None
     return CheckResult(

@@ -81,8 +81,7 @@ def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckRes
     right = compute_discounted_returns(reward, gamma)
     if _is_close(_remove_scale(reported), _remove_scale(right), threshold):
         return None
-    steps = np.arange(len(reward))
-    powers = gamma**steps
+    powers = gamma ** np.arange(len(reward))
     if _is_close(_remove_scale(reported), _remove_scale(powers * right), threshold):
         return (
             None  # gamma^t * G_t, as in the policy gradient theorem (Sutton and Barto 2018, 13.3)

@@ -238,8 +238,7 @@ def _evaluate_checks(
 
 
 def _format_findings(findings: Sequence[ClaimFinding]) -> str:
-    texts = dict.fromkeys(item.measured_text for item in findings)
-    return "; ".join(texts)
+    return "; ".join(dict.fromkeys(item.measured_text for item in findings))
 
 
 def _search_code(detail: ImplementationDetail, framework: str) -> DetailAnswer:

@@ -169,8 +169,7 @@ def find_line(framework: str, file: str, text: str) -> int | None:
     content = _read_upstream_file(framework, file)
     if content is None:
         return None
-    pattern = r"\s+".join(re.escape(part) for part in text.split())
-    found = re.search(pattern, content)
+    found = re.search(r"\s+".join(re.escape(part) for part in text.split()), content)
     return content.count("\n", 0, found.start()) + 1 if found else 0
 
 

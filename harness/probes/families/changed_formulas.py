@@ -379,8 +379,7 @@ def _compute_soft_next_values(
     }
     action, log_prob = q.choose("next actions", samples)
     value = _compute_values(q, run, step, state, action)
-    heat = _name_temperature(q, run, step)
-    entropy = q.name("the entropy term", heat * log_prob)
+    entropy = q.name("the entropy term", _name_temperature(q, run, step) * log_prob)
     forms = {
         "discounted": value - entropy,
         "not discounted": value - entropy / run.hyperparameters.gamma,
@@ -471,8 +470,7 @@ def compute_critic_gradients(
         forms["the smaller one of each transition"] = each.amin(0).mean()
         forms["that of the first critic alone"], forms["that of the second critic alone"] = total
         forms["the larger one"], forms["the smaller one"] = total.amax(), total.amin()
-    loss = q.choose("the loss of both", forms)
-    pulls = differentiate_loss(loss, outputs)
+    pulls = differentiate_loss(q.choose("the loss of both", forms), outputs)
     return torch.stack([pull[rows, taken] for pull in pulls])
 
 
@@ -481,8 +479,7 @@ def _compute_critic_loss(
 ) -> tuple[Tensor, Tensor]:
     # The loss of each transition, and of all.
     predicted = q.name(f"the value of {critic}", values)
-    due = q.name(f"the target of {critic}", target)
-    error = q.name(f"the error of {critic}", predicted - due)
+    error = q.name(f"the error of {critic}", predicted - q.name(f"the target of {critic}", target))
     bend = getattr(run.hyperparameters, "huber_delta", None) or 1.0
     zero = torch.zeros_like(error)
     huber = torch.nn.functional.huber_loss(error, zero, reduction="none", delta=bend)
@@ -543,8 +540,7 @@ def compute_policy_gradient(
     each = q.choose("the temperature multiplies", terms)
     each = q.name("the policy's loss of each transition", each)
     losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
-    loss = q.choose("the policy's loss", losses)
-    return differentiate_loss(loss, [outputs])[0]
+    return differentiate_loss(q.choose("the policy's loss", losses), [outputs])[0]
 
 
 def _list_critic_versions(

@@ -142,8 +142,7 @@ def _list_actions(
 
 
 def _compute_density(action: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    squares = ((action - mean) / std).square()
-    return -squares / 2 - std.log() - float(np.log(2 * np.pi)) / 2
+    return -((action - mean) / std).square() / 2 - std.log() - float(np.log(2 * np.pi)) / 2
 
 
 def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool) -> Tensor:

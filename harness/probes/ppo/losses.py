@@ -468,8 +468,7 @@ def _compare_policy_slopes(
     run: ProbeRun, step: OptimizerStepRecord, rollout: int
 ) -> MeasuredUpdate:
     rows = measurements.find_rollout_rows(run, step, rollout)
-    log_ratio = measurements.compute_log_ratio(run, step, rollout)
-    ratio = np.exp(log_ratio)
+    ratio = np.exp(measurements.compute_log_ratio(run, step, rollout))
     normalized = measurements.get_transformed_advantages(run, rollout)
     weight = (
         measurements.compute_rollout_advantages(run, rollout) if normalized is None else normalized

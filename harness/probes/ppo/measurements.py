@@ -233,8 +233,7 @@ def read_policy_minibatch(run: ProbeRun, step: OptimizerStepRecord, rollout: int
     noise = np.resize(run.experiment.scripted_data.batch_noise, mean.shape)
     for name, drawn in (("newly sampled actions", noise), ("the policy's means", 0 * noise)):
         old[name] = formulas.compute_normal_log_prob(mean + std * drawn, mean, std)
-    transitions = get_rollout_transitions(run, rollout)
-    anew = compute_advantages(steps[begun].before, transitions)[rows]
+    anew = compute_advantages(steps[begun].before, get_rollout_transitions(run, rollout))[rows]
     return Minibatch(
         list_other_numbers(advantages, rows, number - begun) | {RENEWED_ADVANTAGES: anew},
         compute_log_probs(run, step.before, rollout)[rows],

@@ -323,8 +323,7 @@ def _find_rows_after_last_end(steps: Sequence[ScriptedTransition]) -> NDArray[np
 
 
 def _find_last_episode(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
-    ends = _find_episode_ends(steps)
-    return np.asarray(ends[::-1].cumsum()[::-1] == 1)
+    return np.asarray(_find_episode_ends(steps)[::-1].cumsum()[::-1] == 1)
 
 
 def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
@@ -376,8 +375,7 @@ def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]
             given = given + GAMMA * read[i][2] * (every[:, i] == TRUNCATED)
             known[f"{name}; values are added at own limits"] = estimate_cut(given, terminated=over)
         for name, array in known.items():
-            shape = (*array.shape[:-1], *steps.shape)
-            others.setdefault(name, np.zeros(shape))[..., copy] = array
+            others.setdefault(name, np.zeros((*array.shape[:-1], *steps.shape)))[..., copy] = array
     paper = others.pop("").ravel()
     return paper, {name: array.reshape(*array.shape[:-2], -1) for name, array in others.items()}
 

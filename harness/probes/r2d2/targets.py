@@ -170,8 +170,7 @@ def _measure_dueling_heads(cache: ExperimentCache) -> ProbeMeasurement:
         "advantages without their mean taken off": value * taken,
         "the largest advantage is taken off": value * (taken - best),
     }
-    expected = value * (taken - 1 / taken.shape[1])
-    return ProbeMeasurement(advantage, expected, None, others)
+    return ProbeMeasurement(advantage, value * (taken - 1 / taken.shape[1]), None, others)
 
 
 def _build_target_probe(

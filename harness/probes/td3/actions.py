@@ -57,8 +57,7 @@ def _explain_action(found: Array, outputs: Array, noise: Array | None) -> str:
     from parallax.harness.probes.families import action_formulas
 
     drawn, std = (noise, EXPLORATION_NOISE) if noise is not None else (0 * outputs, 0.0)
-    bounds = (WIDE_LOW[0], WIDE_HIGH[0])
-    return action_formulas.explain_action(found, outputs, drawn, std, bounds)
+    return action_formulas.explain_action(found, outputs, drawn, std, (WIDE_LOW[0], WIDE_HIGH[0]))
 
 
 def _measure_exploration(cache: ExperimentCache) -> ProbeMeasurement:

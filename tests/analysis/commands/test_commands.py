@@ -7,6 +7,7 @@ from pathlib import Path
 import forked
 import pytest
 
+from parallax.analysis.commands import common, compare
 from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -163,3 +164,30 @@ def test_files_are_written_even_if_nobody_reads_the_table(results, make_run):
         )
     assert done.stderr == ""
     assert sorted(path.name for path in (results / "analysis").iterdir()) == FILES
+
+
+def test_a_study_has_a_largest_number_of_implementations(results, make_run, monkeypatch, capsys):
+    for framework in ("sb3", "cleanrl", "sbx"):
+        make_run(framework=framework)
+    monkeypatch.setattr(common, "MAX_IMPLEMENTATIONS", 3)
+    assert main(["study", "verdicts", str(results)]) == 0
+    monkeypatch.setattr(common, "MAX_IMPLEMENTATIONS", 2)
+    for command in (["compare"], ["report"], ["study", "verdicts"]):
+        assert main([*command, str(results)]) == 2
+        assert "has 3 implementations, and 2 are allowed" in capsys.readouterr().err
+
+
+def test_a_picture_has_a_largest_number_of_settings(results, make_run, monkeypatch, capsys):
+    for seed, hps in enumerate(("sb3", "zoo", "original")):
+        make_run(seed=seed, hps=hps)
+    monkeypatch.setattr(compare, "MAX_PANELS", 2)
+    assert main(["compare", str(results)]) == 0
+    assert "Picture: none, of 3 settings, 2 are drawn" in capsys.readouterr().out
+
+
+def test_a_task_has_one_range(results, make_run, capsys):
+    make_run()
+    ranges = ["--range", "Hopper-v4=0:100", "--range", "Hopper-v4=0:200"]
+    assert main(["study", "verdicts", str(results), *ranges[:2]]) == 0
+    assert main(["study", "verdicts", str(results), *ranges]) == 2
+    assert "--range: a task is there twice" in capsys.readouterr().err

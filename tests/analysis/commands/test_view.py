@@ -4,6 +4,7 @@ import html
 import http.client
 import os
 import re
+import shutil
 import socket
 import threading
 import urllib.parse
@@ -12,9 +13,10 @@ import chromium
 import pytest
 
 from parallax.analysis.commands.common import CommandError
-from parallax.analysis.commands.run_browser import RunLibrary
+from parallax.analysis.commands.run_browser import RunLibrary, render_index
 from parallax.analysis.commands.view import RunServer
 from parallax.harness.cli.main import main
+from parallax.harness.record.packed import read_rows, write_rows
 
 EVIL = "<script>alert(1)</script>"
 REQUIRED = os.environ.get("PARALLAX_REQUIRE_CHROMIUM")
@@ -246,3 +248,29 @@ def test_pages_in_a_real_browser(server, tmp_path):
         page.open(report, 1280)
         assert page.evaluate("document.title") == "ran"
         assert page.evaluate("window.origin") == "null"  # it cannot read the other pages
+
+
+def test_packed_runs_that_the_folder_lacks_are_shown(tmp_path, write_run_folder):
+    write_run_folder(tmp_path, seed=0)
+    own, others = tmp_path / "demo", tmp_path / "away"
+    write_run_folder(others, seed=1)
+    packed = tmp_path / "b.parquet"
+    assert main(["study", "pack", str(others), "--output", str(packed)]) == 0
+    shutil.rmtree(others)
+    (tmp_path / "c.parquet").write_bytes(b"no Parquet")
+    library = RunLibrary(tmp_path)
+    assert library.describe_size() == "2 runs in 1 study" and library.get_location("demo") == own
+    assert "Not read: c.parquet: " in render_index(library, "")
+
+
+def test_rows_of_one_folder_are_shown_one_by_one(tmp_path, write_run_folder):
+    write_run_folder(tmp_path / "runs", seed=0)
+    packed = tmp_path / "b.parquet"
+    assert main(["study", "pack", str(tmp_path / "runs"), "--output", str(packed)]) == 0
+    (row,) = read_rows(packed)
+    write_rows([row, row], packed)
+    (runs,) = RunLibrary(packed).studies.values()
+    assert len({run.key for run in runs}) == 2
+    assert [RunLibrary(packed).get_run(run.key).fields["state"] for run in runs] == [
+        run.fields["state"] for run in runs
+    ]

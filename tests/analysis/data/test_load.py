@@ -166,3 +166,11 @@ def test_runs_without_a_seed_and_with_the_same_evaluations_are_copies(results, m
     used, copies = _remove_copies(runs, results)
     assert [run.path.name for run in used] == ["seed=0", "seed=2"]
     assert [item.path.name for item in copies] == ["seed=1"]
+
+
+def test_a_copy_with_other_returns_is_named_as_such(results, make_run):
+    folder = make_run(seed=0, score=100)
+    shutil.move(folder, folder.with_name("first"))
+    make_run(seed=0, score=300)
+    (copy,) = load_runs(results).excluded
+    assert copy.reason.endswith("/first, which is used, with other returns")

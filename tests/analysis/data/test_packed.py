@@ -265,6 +265,7 @@ ATTACKS = [
     (lambda row: row.update(seed=7), "column seed is 7"),
     (lambda row: row.update(final_score=1e6), "column final_score is 1000000.0"),
     (lambda row: row.update(seconds=5.0), "column seconds is 5.0"),
+    (lambda row: row.update(seconds=math.inf), "column seconds is inf"),
     (lambda row: row.update(completed=None), "column completed is None"),
     (lambda row: row.update(failed=True), "column failed is True"),
     (lambda row: row.update(variant="steps=2"), "column variant is steps=2"),

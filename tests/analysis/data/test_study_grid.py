@@ -77,8 +77,9 @@ def test_absurd_values_are_refused_in_one_message(tmp_path, attack):
         "hydra: {sweeper: {parts: 5}}",
         "hydra: {sweeper: {params: {1: 2}}}",
         f"hydra: {'9' * 5000}",
+        HEAD + "".join(f"      {name}: {text}\n" for name, text in [*REST.items(), ("seed", "1")]),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_other_files_are_refused_in_one_message(tmp_path, text):
     (tmp_path / "grid.yaml").write_text(text)

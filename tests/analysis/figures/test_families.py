@@ -111,7 +111,24 @@ def test_names_of_figures_are_unique_and_safe(material):
     names = [sheet.name for sheet in all_sheets(material)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    assert make_file_name("ppo", "a=b,c/d", "") == "ppo_a-b-c-d"
+    assert make_file_name("ppo", "n_envs=8,a=1e-05", "") == "ppo_n-envs-8-a-1e-05"
+
+
+def test_files_of_other_settings_have_other_names():
+    texts = [
+        "my_study",
+        "my-study",
+        "my study",
+        "-my-study",
+        "a=b-c",
+        "a=b_c",
+        "a=b,c=d",
+        "a=b,c-d",
+    ]
+    texts += ["\u5b66", "\u7fd2", "\u5b66=1", "\u7fd2=1", "a" * 300, "a" * 301, "a/b", "a-b"]
+    names = [make_file_name("x", text) for text in texts]
+    assert len(set(names)) == len(texts) and max(map(len, names)) < 220
+    assert make_file_name("x", "my-study") == "x_my-study"
 
 
 def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):

@@ -97,6 +97,7 @@ def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
     said = capsys.readouterr().out
     assert "strong changes the return: " in said and "after Holm over 3" in said
     assert "10 pairs of 11 and 10 runs requested, 10 and 10 complete" in said
+    assert "Not used: 1 of " in said
     assert "Of the gap to CleanRL it is" in said and "Its parts alone add up to" in said
     folder = study / "analysis"
     rows = (folder / "ablation.csv").read_text().splitlines()

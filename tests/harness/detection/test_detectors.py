@@ -2,11 +2,14 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
+import recorded
 
 from parallax.harness.cli.main import main
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.detection import detectors as gather
 from parallax.harness.detection.detectors import (
     PROBES,
@@ -113,3 +116,60 @@ def test_another_file_is_refused(text, tmp_path, capsys):
     file.write_text(text)
     assert main(["mutation", "detectors", "--mutants", str(file)]) == 2
     assert "benchmarks/mutants.py" in capsys.readouterr().err
+
+
+def make_mutants(results, **changes):
+    for number in range(2):
+        for name in ("none", "mutant-001"):
+            recorded.complete_run(results, seed=number, intervention=name, **changes)
+
+
+def test_runs_of_several_settings_are_refused(tmp_path, capsys):
+    (tmp_path / "m.jsonl").touch()
+    words = ["mutation", "detectors", "--mutants", str(tmp_path / "m.jsonl")]
+    words += [str(tmp_path / "results")]
+    assert main(words) == 2
+    assert "no complete run with a mutant" in capsys.readouterr().err
+    make_mutants(tmp_path / "results")
+    assert main(words) == 0
+    make_mutants(tmp_path / "results", env="Pendulum-v1")
+    assert main(words) == 2
+    assert "differ in more than mutant and seed" in capsys.readouterr().err
+    shutil.rmtree(next((tmp_path / "results").rglob("Pendulum-v1")))
+    shutil.copytree(tmp_path / "results" / "test", tmp_path / "results" / "again")
+    assert main(words) == 2
+    assert "or repeat a run" in capsys.readouterr().err
+
+
+def test_runs_that_are_not_used_are_counted_by_reason(tmp_path, capsys):
+    make_mutants(tmp_path / "results")
+    next((tmp_path / "results").rglob("run.json")).write_text("{")
+    mutants = tmp_path / "m.jsonl"
+    mutants.touch()
+    words = ["mutation", "detectors", "--mutants", str(mutants), str(tmp_path / "results")]
+    assert main(words) == 0
+    assert "Not used: 1 runs: corrupted run.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "the verdict of probes on sb3/dqn/001 is there twice"),
+        ({"outcome": "missed"}, "the verdict of probes on sb3/dqn/001 is there twice"),
+        ({"outcome": "Found"}, "Invalid enum value 'Found'"),
+    ],
+)
+def test_verdicts_that_would_count_twice_are_refused(tmp_path, capsys, change, words):
+    line = {"mutant": "sb3/dqn/001", "outcome": "found", "by": "x", "seconds": 2.0}
+    file = tmp_path / "m.jsonl"
+    file.write_text("\n".join(map(json.dumps, [line, line | change])))
+    assert main(["mutation", "detectors", "--mutants", str(file)]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"detector": "other"}, {"step": -1}, {"trainings": -1}])
+def test_a_verdict_has_a_known_detector_and_no_count_below_zero(tmp_path, change):
+    line = {"mutant": "a/b/1", "detector": PROBES, "found": True, "by": "", "step": 0}
+    (tmp_path / "v.jsonl").write_text(json.dumps(line | {"seconds": 1.0} | change))
+    with pytest.raises(SpecError, match="holds no verdicts"):
+        gather.read_verdicts(tmp_path / "v.jsonl")

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 @pytest.fixture(scope="module")
 def stored():
     content = json.loads((DOCS / "differences.json").read_text())
-    with_axis = [result for result in content["results"] if result["axis"]][:2]
+    with_axis = [result for result in content["results"][2:] if result["axis"]][:2]
     return content | {"results": [*content["results"][:2], *with_axis]}
 
 
@@ -127,3 +127,33 @@ def test_texts_of_stored_answers_are_escaped(stored, tmp_path, capsys):
     printed, written = capsys.readouterr().out, page.read_text()
     assert "\x1b" not in printed + written and r"\x1b[31m" in printed
     assert "&lt;img src=x" in written and "<img" not in written and "](http://evil" not in written
+
+
+def test_answers_that_would_count_twice_are_refused(stored, tmp_path, capsys):
+    file = tmp_path / "answers.json"
+    for changed in (
+        stored | {"results": [*stored["results"], stored["results"][0]]},
+        change_at(stored, [["sb3"], ["sb3"]], "results", 0, "groups"),
+    ):
+        file.write_text(json.dumps(changed))
+        assert main(["probe", "--answers", str(file)]) == 2
+        assert "is there twice" in capsys.readouterr().err
+
+
+def test_outcomes_of_bugs_count_once_and_absent_ones_are_counted(tmp_path, capsys):
+    content = json.loads((DOCS / "released-bugs.json").read_text())
+    own = [item for item in content if item["framework"] == "sb3"]
+    file = tmp_path / "bugs.json"
+    words = ["bugs", "--frameworks", "sb3", "--answers", str(file)]
+    file.write_text(json.dumps([*own, own[0] | {"outcome": "missed"}]))
+    assert main(words) == 2
+    assert "is there twice: keep one of them" in capsys.readouterr().err
+    file.write_text(json.dumps(own[1:]))
+    assert main(words) == 0
+    assert f"\n1 of {len(own)} cases have no outcome." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("count", ["0", "1001", "99999999999999999999"])
+def test_probes_have_a_largest_number_of_seeds(count, capsys):
+    assert main(["probe", "--seeds", count]) == 2
+    assert "must be from 1 to 1000" in capsys.readouterr().err

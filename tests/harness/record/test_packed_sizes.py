@@ -134,3 +134,20 @@ def test_rows_of_allowed_size_are_read_in_little_memory(tmp_path):
     write_constant(tmp_path / "rows.parquet", 10_000, run_json="x" * 10_000)
     printed, memory = read(tmp_path / "rows.parquet")
     assert printed == "10000" and memory < MOST
+
+
+def test_a_text_that_rows_share_by_a_dictionary_counts_in_each(tmp_path):
+    rows, path = 3000, tmp_path / "rows.parquet"
+    arrays = [pyarrow.nulls(rows, field.type) for field in PACKED_SCHEMA]
+    index = pyarrow.array([0] * rows, pyarrow.int32())
+    shared = pyarrow.DictionaryArray.from_arrays(index, pyarrow.array(["x" * 300_000]))
+    arrays[PACKED_SCHEMA.names.index("run_json")] = shared
+    fields = [
+        field.with_type(one.type) for field, one in zip(PACKED_SCHEMA, arrays, strict=True)
+    ]
+    schema = pyarrow.schema(fields, PACKED_SCHEMA.metadata)
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), path)
+    assert path.stat().st_size < 2**16
+    printed, memory = read(path)
+    assert "it is too large" in printed and "bytes after decoding" in printed
+    assert memory < MOST

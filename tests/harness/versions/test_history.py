@@ -222,3 +222,22 @@ def test_causes_are_those_of_the_releases_between_and_of_the_probes(tmp_path):
     ]
     (cause,) = list_change_causes(SimpleNamespace(folder=tmp_path), changes)
     assert cause == "2.10.0: The loss is clipped. Changed: `dqn.loss`."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: [content],
+        lambda content: content | {"releases": [1]},
+        lambda content: content | {"releases": {"2.0.0": {"update_code": 5}}},
+        lambda content: content | {"releases": {"2.0.0": {"failure": 5}}},
+        lambda content: content | {"results": 2 * content["results"]},
+    ],
+)
+def test_fields_of_another_type_are_refused(tmp_path, change):
+    file = tmp_path / "sb3.json"
+    file.write_text(history_to_text(history(_2_0_0=1)))
+    load_history("sb3", file)
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    with pytest.raises(SpecError, match="holds no history"):
+        load_history("sb3", file)
