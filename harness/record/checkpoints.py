@@ -45,6 +45,7 @@ MAX_CHECKPOINTS = 2
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**22  # of a `.state` file
 _MAX_DIMENSIONS, _LONGEST_KIND = 64, 16  # of an array of numpy, and of the name of its type
+_MOST_TRIED = 8  # checkpoints in a folder that are read, the newest
 _SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
 _MOST_REPEATED = 8  # such as target networks, and the moments of their optimizers, at the start
 _ENCODING_TAG = "\0"
@@ -105,8 +106,8 @@ class CheckpointStore:
         ] = {}  # oldest first; known to be complete
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all existing checkpoints, intact or not, newest first."""
-        return sorted(self._list_numbers(_STATE_SUFFIX), reverse=True)
+        """Return the numbers of the newest checkpoints, intact or not, newest first."""
+        return _list_newest(self._folder)
 
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
         """Saves a state, and removes all checkpoints but the last two.
@@ -252,7 +253,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True):
 def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
     """Return the last checkpoint in a run folder whose step is known, without reading arrays."""
     checkpoints = folder / CHECKPOINT_FOLDER
-    for number in sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True):
+    for number in _list_newest(checkpoints):
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
             content = {
                 "number": number,
@@ -296,6 +297,10 @@ def _sum_chunk_bytes(checkpoints: Path) -> int:
     stats = [one.lstat() for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}")]
     # A sparse file may have terabytes that are not on the disk.
     return sum(min(one.st_size, 512 * getattr(one, "st_blocks", 2**54)) for one in stats)
+
+
+def _list_newest(checkpoints: Path) -> list[int]:
+    return sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True)[:_MOST_TRIED]
 
 
 def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:
