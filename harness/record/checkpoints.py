@@ -118,7 +118,14 @@ class CheckpointStore:
         """
         self._make_folder()
         number = (
-            max([0, *self._list_numbers(_STATE_SUFFIX), *self._list_numbers(_CHUNKS_SUFFIX)]) + 1
+            max(
+                [
+                    0,
+                    *_list_numbers(self._folder, _STATE_SUFFIX),
+                    *_list_numbers(self._folder, _CHUNKS_SUFFIX),
+                ]
+            )
+            + 1
         )
         known: dict[Digest, _ChunkLocation] = {}
         for pieces in () if self._is_wasteful() else self._complete.values():
@@ -156,7 +163,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        content = self._read_state_file(number)
+        content = _read_state_file(self._folder, number)
         stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
         pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
@@ -185,7 +192,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        return self._read_state_file(number).about
+        return _read_state_file(self._folder, number).about
 
     def remove(self) -> None:
         """Removes all checkpoints."""
@@ -208,12 +215,6 @@ class CheckpointStore:
                 f"is damaged: {path.name} cannot be read ({error.strerror})"
             ) from error
 
-    def _read_state_file(self, number: int) -> _StateFile:
-        return _read_state_file(self._folder, number)
-
-    def _list_numbers(self, suffix: str) -> list[int]:
-        return _list_numbers(self._folder, suffix)
-
     def _make_folder(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
             self._lease.remove(CHECKPOINT_FOLDER)
@@ -234,11 +235,11 @@ class CheckpointStore:
     def _prune(self) -> None:
         for number in sorted(self._complete)[:-MAX_CHECKPOINTS]:
             del self._complete[number]
-        for number in self._list_numbers(_STATE_SUFFIX):
+        for number in _list_numbers(self._folder, _STATE_SUFFIX):
             if number not in self._complete:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
         needed = {place.number for places in self._complete.values() for place in places.values()}
-        for number in self._list_numbers(_CHUNKS_SUFFIX):
+        for number in _list_numbers(self._folder, _CHUNKS_SUFFIX):
             if number not in needed:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
 

@@ -92,7 +92,8 @@ class PolicyEvaluator:
         progress, planned = msgspec.convert(state, _Progress), self.list_past_steps()
         self._done, self._next = len(planned), planned.start + len(planned) * planned.step
         if (progress.done, progress.next) != (self._done, self._next):
-            raise StateMismatchError(f"it has {progress.done} evaluations, not {self._done}")
+            found = f"{progress.done} evaluations and the next at step {progress.next}"
+            raise StateMismatchError(f"it has {found}, not {self._done} and {self._next}")
         self.seconds, self.cpu_seconds = progress.seconds, progress.cpu_seconds
 
     def list_past_steps(self) -> range:

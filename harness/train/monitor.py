@@ -198,8 +198,9 @@ class TrainingMonitor:
     def _load_records(self, state: Mapping[str, Any]) -> None:
         planned = list(self.evaluator.list_past_steps())
         arrays = [*state["returns"], *state["lengths"]]
-        shapes = {np.shape(array) for array in arrays} - {(self._spec.eval_episodes,)}
-        if list(state["timesteps"]) != planned or shapes or len(arrays) != 2 * len(planned):
+        shape = (self._spec.eval_episodes,)
+        fits = all(np.shape(array) == shape and np.isfinite(array).all() for array in arrays)
+        if list(state["timesteps"]) != planned or not fits or len(arrays) != 2 * len(planned):
             raise StateMismatchError(f"its evaluations are not those until step {self.steps}")
         self._folder.load_state(state)
 

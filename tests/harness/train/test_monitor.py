@@ -195,11 +195,17 @@ def check_evaluations(parts, recorded):
     parts["records"].load_state(records)
     assert recorded == [records]
     for change in ({"done": 1}, {"next": 601}, {"next": 10**12}, {"done": 2**40}):
-        with pytest.raises(StateMismatchError, match="evaluations, not 2"):
+        with pytest.raises(
+            StateMismatchError, match=r"evaluations and the next at .*, not 2 and 900"
+        ):
             parts["evaluations"].load_state(progress | change)
     for change in (
         *({"timesteps": [300, 601]}, {"timesteps": [300]}, {"returns": arrays[:1]}),
-        *({"lengths": [np.zeros(3)] * 2}, {name: [] for name in records}),
+        *(
+            {"lengths": [np.zeros(3)] * 2},
+            {"returns": [np.full(2, np.nan)] * 2},
+            {name: [] for name in records},
+        ),
     ):
         with pytest.raises(StateMismatchError, match="not those until step 601"):
             parts["records"].load_state(records | change)
