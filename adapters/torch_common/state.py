@@ -17,6 +17,7 @@ from parallax.harness.contract.state_codec import (
     StateMismatchError,
     StateReader,
     StateWriter,
+    check_torch_position,
     make_stateless_codec,
 )
 
@@ -178,6 +179,8 @@ def _write_generator(live: Any, state: State, write: WriteNested) -> Any:
     if not isinstance(state, Mapping):  # of an old checkpoint
         state = {"device": "cpu", "state": state}
     live = torch.Generator(state["device"]) if live is None else live
+    if live.device.type == "cpu":
+        check_torch_position(state["state"])
     live.set_state(torch.from_numpy(state["state"].copy()))
     return live
 

@@ -18,6 +18,7 @@ import enum
 import functools
 import logging
 import random
+import struct
 import threading
 import types
 import weakref
@@ -471,6 +472,17 @@ def check_buffer_positions(state: State) -> None:
     for place, name, size in ((state["state"], "pos", 624), (state, "buffer_pos", 4)):
         if not 0 <= place.get(name, 0) <= size:
             raise StateMismatchError(f"a generator reads at {name}={place[name]} of {size}")
+
+
+def check_torch_position(state: np.ndarray[Any, Any]) -> None:
+    """Check where PyTorch's generator on the CPU reads its 624 words; PyTorch does not.
+
+    Raises:
+        StateMismatchError: It would read behind them before it makes new ones.
+    """
+    left, _, position = struct.unpack_from("<iiQ", state.tobytes(), 8)
+    if left + position > 625:
+        raise StateMismatchError(f"a generator reads {left} words at {position} of 624")
 
 
 def _read_random_state(legacy: np.random.RandomState, read: Callable[[Any], State]) -> State:

@@ -28,6 +28,7 @@ from parallax.harness.contract.state_codec import (
     StateWriter,
     UnsupportedStateError,
     check_buffer_positions,
+    check_torch_position,
     make_stateless_codec,
 )
 from parallax.harness.record.checkpoints import CheckpointStore, LoadedCheckpoint
@@ -449,6 +450,7 @@ def load_rng_state(state: State) -> None:
     np.random.set_state(state["numpy"])
     torch: Any = sys.modules.get("torch")
     if torch and state["torch"] is not None:
+        check_torch_position(state["torch"])
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
     if torch and state.get("cuda") is not None:
         torch.cuda.set_rng_state_all([torch.from_numpy(np.array(s)) for s in state["cuda"]])

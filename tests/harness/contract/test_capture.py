@@ -533,3 +533,23 @@ def test_tensors_that_others_refer_to_keep_their_shape():
     for states in ({"a": read(torch.ones(3))}, {"a": 5}, {}, {"b": read(torch.ones(2))}):
         with pytest.raises(StateMismatchError):
             torch_state.restore_tensors({"a": torch.zeros(2)}, states, write)
+
+
+def test_a_generator_of_pytorch_that_reads_outside_its_words_is_refused():
+    torch = pytest.importorskip("torch")
+    from parallax.adapters.torch_common.state import make_checkpointable
+    from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
+
+    generator = torch.Generator().manual_seed(3)
+    for draws in (0, 1, 623, 1, 700):
+        torch.rand(draws, generator=generator)
+        state = make_checkpointable({"generator": generator}).state()
+        make_checkpointable({"generator": torch.Generator()}).load_state(state)
+    raw = state["generator"]["state"]["state"].copy()
+    raw[8:12], raw[16:24] = np.array([624], "<i4").view("u1"), np.array([624], "<u8").view("u1")
+    state["generator"]["state"]["state"] = raw
+    with pytest.raises(StateMismatchError, match="reads 624 words at 624 of 624"):
+        make_checkpointable({"generator": torch.Generator()}).load_state(state)
+    before = read_rng_state()
+    with pytest.raises(StateMismatchError, match="reads 624 words at 624 of 624"):
+        load_rng_state(before | {"torch": raw})
