@@ -107,6 +107,9 @@ class CheckpointHook:
     def _load_state(self, state: State) -> None:
         writer = StateWriter(TORCH_CODECS, (*TYPES, ReplaySamples, _batch_type()))
         arguments = copy.deepcopy(self._names.get(_ARGUMENTS))
+        own = {name for name in self._names if not name.startswith("__")}
+        if missing := own - state["names"].keys():
+            raise StateMismatchError(f"{min(missing)} is not in it")
         for name, stored in state["names"].items():
             if name.startswith("__"):
                 raise StateMismatchError(f"{name} is no name of the script's own")

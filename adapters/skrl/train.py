@@ -24,6 +24,7 @@ from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
     make_policy_io,
+    restore_tensors,
     select_distinct,
     weights_from_parameters,
 )
@@ -50,11 +51,12 @@ def make_agent_checkpointable(parts: Mapping[str, Any], outside: list[Any]) -> C
 def _read_memory(memory: Memory, read: Callable[[Any], State]) -> State:
     # Views of the tensors would be serialized a second time.
     indices = memory.filled, memory.env_index, memory.memory_index
-    return {"tensors": read(memory.tensors), "indices": [int(index) for index in indices]}
+    tensors = {name: read(tensor) for name, tensor in memory.tensors.items()}
+    return {"tensors": tensors, "indices": [int(index) for index in indices]}
 
 
 def _write_memory(live: Any, state: State, write: Callable[[Any, State], Any]) -> Any:
-    write(live.tensors, state["tensors"])
+    restore_tensors(live.tensors, state["tensors"], write)
     filled, live.env_index, live.memory_index = state["indices"]
     live.filled = bool(filled)
     return live

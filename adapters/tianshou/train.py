@@ -24,6 +24,7 @@ from tianshou.data import (
     PrioritizedReplayBuffer,
     PrioritizedVectorReplayBuffer,
     ReplayBuffer,
+    SegmentTree,
     VectorReplayBuffer,
 )
 from tianshou.env import DummyVectorEnv
@@ -39,7 +40,7 @@ from parallax.adapters.torch_common.state import (
     make_policy_io,
     weights_from_parameters,
 )
-from parallax.adapters.torch_common.sum_tree import cache_compiled
+from parallax.adapters.torch_common.sum_tree import cache_compiled, make_tree_codec
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext, Weights
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import PrioritizedReplay
@@ -238,7 +239,7 @@ def make_trainer_checkpointable(
     parts: Mapping[str, Any], outside: Callable[[], list[Any]]
 ) -> Checkpointable:
     """Return the interface that saves and restores the training of `parts["trainer"]`."""
-    generic = make_checkpointable(parts, outside, types=TYPES)
+    generic = make_checkpointable(parts, outside, make_tree_codec(SegmentTree), types=TYPES)
 
     def lay_in(state: Any) -> None:
         trainer = parts["trainer"]

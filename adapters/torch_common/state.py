@@ -9,6 +9,7 @@ import torch
 from torch.distributions import Categorical, Normal
 
 from parallax.adapters.torch_common.acceleration import AcceleratedForward
+from parallax.adapters.torch_common.sum_tree import CompiledSumTree, make_tree_codec
 from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights, check_weights_fit
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
@@ -16,6 +17,7 @@ from parallax.harness.contract.state_codec import (
     StateMismatchError,
     StateReader,
     StateWriter,
+    check_torch_position,
     make_stateless_codec,
 )
 
@@ -60,7 +62,7 @@ def make_checkpointable(
             raise StateMismatchError(f"the state has the parts {', '.join(states)}")
         writer = StateWriter((*kinds, *TORCH_CODECS), (*types, *TYPES))
         for name, part in parts.items():
-            writer.write(part, states[name], name)
+            writer.restore(part, states[name], name)
 
     return Checkpointable(state, lay_in)
 
@@ -92,6 +94,21 @@ def _write_tensor(live: Any, state: State, write: WriteNested) -> Any:
         gradient = state["gradient"]
         live.grad = None if gradient is None else _tensor_from_array(gradient, kind).to(live.device)
     return live
+
+
+def restore_tensors(
+    live: Mapping[str, torch.Tensor], states: Mapping[str, State], write: WriteNested
+) -> None:
+    """Load states into tensors that other objects refer to.
+
+    Raises:
+        StateMismatchError: Names, shapes or types differ.
+    """
+    if live.keys() != states.keys():
+        raise StateMismatchError(f"tensors are named {', '.join(live)}, and were not")
+    for name, tensor in live.items():
+        if write(tensor, states[name]) is not tensor:
+            raise StateMismatchError(f"{name} has another shape or type than it had")
 
 
 def _find_dtype(name: str) -> torch.dtype:
@@ -129,15 +146,24 @@ def _write_optimizer(live: Any, state: State, write: WriteNested) -> Any:
     if live is None or len(_list_optimizer_parameters(live)) != len(state["parameters"]):
         raise StateMismatchError("an optimiser has other parameters than it had")
     for group, group_state in zip(live.param_groups, state["groups"], strict=True):
+        if group_state.keys() != group.keys() - {"params"}:
+            raise StateMismatchError("an optimiser has other settings than it had")
         for name, value in group_state.items():
-            group[name] = write(group.get(name), value)
+            before, group[name] = group[name], write(group[name], value)
+            if type(before) in (bool, type(None)) and group[name] is not before:
+                raise StateMismatchError(f"{name} of an optimiser was {group[name]}")
     for parameter, parameter_state in zip(
         _list_optimizer_parameters(live), state["parameters"], strict=True
     ):
         if parameter_state is None:
             live.state.pop(parameter, None)
         else:
-            live.state[parameter] = write(dict(live.state.get(parameter, {})), parameter_state)
+            found = write(dict(live.state.get(parameter, {})), parameter_state)
+            # Compiled updates do not check that moments are those of the parameter.
+            moments = [value for value in found.values() if getattr(value, "ndim", 0)]
+            if any((m.shape, m.dtype) != (parameter.shape, parameter.dtype) for m in moments):
+                raise StateMismatchError("an optimiser has other moments than its parameter")
+            live.state[parameter] = found
     return live
 
 
@@ -153,6 +179,8 @@ def _write_generator(live: Any, state: State, write: WriteNested) -> Any:
     if not isinstance(state, Mapping):  # of an old checkpoint
         state = {"device": "cpu", "state": state}
     live = torch.Generator(state["device"]) if live is None else live
+    if live.device.type == "cpu":
+        check_torch_position(state["state"])
     live.set_state(torch.from_numpy(state["state"].copy()))
     return live
 
@@ -170,6 +198,7 @@ TORCH_CODECS = (
     ObjectCodec(torch.Generator, _read_generator, _write_generator),
     *(make_stateless_codec(kind) for kind in (torch.dtype, torch.device, torch.memory_format)),
     make_stateless_codec(AcceleratedForward),
+    make_tree_codec(CompiledSumTree, lambda tree: tree._tree),
 )
 """Serialization of PyTorch's objects."""
 

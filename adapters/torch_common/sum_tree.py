@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.state_codec import ObjectCodec, State, StateMismatchError
 from parallax.harness.replay.prioritized import Floats, Indices
 
 
@@ -112,3 +113,20 @@ class CompiledSumTree:
         copied = np.array(points, np.float64)  # it writes into its argument
         found: Indices = self._tree.get_prefix_sum_idx(copied)
         return found
+
+
+def make_tree_codec(
+    kind: type[Any], find_tree: Callable[[Any], Any] = lambda tree: tree
+) -> ObjectCodec:
+    """Return a codec of objects with a sum tree, of which only the numbers are restored.
+
+    The compiled functions check no index, and would use other sizes to write anywhere in memory.
+    """
+
+    def write(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
+        if live is None or np.shape(state) != find_tree(live)._value.shape:
+            raise StateMismatchError("a sum tree is of another size than it was")
+        find_tree(live)._value[...] = state
+        return live
+
+    return ObjectCodec(kind, lambda tree, read: find_tree(tree)._value.copy(), write)

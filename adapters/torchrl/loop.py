@@ -16,7 +16,7 @@ from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, Tra
 from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.acceleration import compile_function
-from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.adapters.torch_common.state import make_checkpointable, restore_tensors
 from parallax.adapters.torchrl.networks import attach_monitor, make_greedy_policy
 from parallax.adapters.torchrl.replay import (
     PrioritizedTensorDictBuffer,
@@ -265,7 +265,8 @@ def make_loop_checkpointable(
         buffer, PrioritizedTensorDictBuffer
     ):  # restored after the buffer, whose filling changes it
         counters = (*counters, buffer.replayer)
-    parts = {"components": learning, "buffer": buffer, "counters": counters, "collector": collector}
+    counted = {f"counter {number}": counter for number, counter in enumerate(counters)}
+    parts = {**learning, "buffer": buffer, **counted, "collector": collector}
     return make_checkpointable(parts, tuple, *TORCHRL_CODECS)
 
 
@@ -277,8 +278,7 @@ def _read_module(module: nn.Module, read: ReadNested) -> State:
 
 
 def _write_module(live: Any, state: State, write: WriteNested) -> Any:
-    for name, tensor in _list_module_tensors(live).items():
-        write(tensor, state[name])
+    restore_tensors(_list_module_tensors(live), state, write)
     return live
 
 
@@ -342,7 +342,7 @@ def _read_collector(collector: Collector, read: ReadNested) -> State:
         "rounds": collector._iter,
         "trajectories": read(pool._traj_id) if pool else None,
         "carrier": read(collector._carrier),
-        "shared": read(_get_shared_tensors(collector)),
+        "shared": {n: read(tensor) for n, tensor in _get_shared_tensors(collector).items()},
     }
 
 
@@ -351,7 +351,7 @@ def _write_collector(live: Any, state: State, write: WriteNested) -> Any:
     if state["trajectories"] is not None:
         write(live._traj_pool._traj_id, state["trajectories"])
     write(live._carrier, state["carrier"])
-    write(_get_shared_tensors(live), state["shared"])
+    restore_tensors(_get_shared_tensors(live), state["shared"], write)
     return live
 
 

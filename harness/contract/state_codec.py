@@ -18,6 +18,7 @@ import enum
 import functools
 import logging
 import random
+import struct
 import threading
 import types
 import weakref
@@ -198,10 +199,20 @@ class StateWriter:
             types: Types, besides `TYPES`, of which objects may be created where none exists yet.
         """
         self._kinds = (*codecs, *RNG_CODECS)
+        self._coded_types: Any = (np.ndarray, *(kind.type for kind in self._kinds))
         self._types = {_format_class_name(kind): kind for kind in (*TYPES, *types)}
         self._done: list[Any] = []
         self._used: set[int] = set()
         self._memory: dict[int, int] = {}
+
+    def restore(self, root: Any, state: State, path: str) -> None:
+        """Load a state into a root, which others refer to and no other object may replace.
+
+        Raises:
+            StateMismatchError: The state does not fit; the root may have been partly changed.
+        """
+        if self.write(root, state, path) is not root:
+            raise StateMismatchError(f"{path} is of another kind than it was")
 
     def write(self, live: Any, state: State, path: str = "") -> Any:
         """Load a state into an existing object, and return the object to use in its place.
@@ -263,7 +274,9 @@ class StateWriter:
         """
         name, kind = state["class"], state[_KIND]
         found = type(live) if _format_class_name(type(live)) == name else self._types.get(name)
-        if found is None or not issubclass(found, _BASES[kind]):
+        # Attributes and items of a type with a codec are not checked: it may be compiled code.
+        is_coded = found is not None and issubclass(found, self._coded_types)
+        if found is None or is_coded or not issubclass(found, _BASES[kind]):
             raise StateMismatchError(
                 f"{path} is of the type {name}, which is not registered for a state of the kind "
                 f"{kind}, and the set-up has made none there"
@@ -371,14 +384,11 @@ def get_attributes(value: Any) -> dict[str, Any]:
         found = dict(object.__getattribute__(value, "__dict__"))
     except AttributeError:
         found = {}
-    for owner in type(value).__mro__:
-        slots = owner.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                try:
-                    found[name] = object.__getattribute__(value, name)
-                except AttributeError:
-                    continue
+    for name in _list_slots(type(value)):
+        try:
+            found[name] = object.__getattribute__(value, name)
+        except AttributeError:
+            continue
     return found
 
 
@@ -390,15 +400,21 @@ def get_memory_address(array: np.ndarray[Any, Any]) -> int:
     return int(owner.__array_interface__["data"][0])
 
 
+def _list_slots(kind: type[Any]) -> list[str]:
+    slots = [owner.__dict__.get("__slots__", ()) for owner in kind.__mro__]
+    names = [name for one in slots for name in ((one,) if isinstance(one, str) else one)]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
 def _set_attribute(target: Any, name: str, value: Any) -> None:
+    """Set an attribute without calling a property, which may lead into compiled code."""
+    if name in _list_slots(type(target)):
+        object.__setattr__(target, name, value)
+        return
     own = getattr(target, "__dict__", None)
-    if isinstance(own, dict) and name not in dir(type(target)):
-        own[name] = value
-    else:
-        try:
-            object.__setattr__(target, name, value)
-        except AttributeError:
-            own[name] = value  # type: ignore[index]  # such as a property of the same name
+    if not isinstance(own, dict):
+        raise StateMismatchError(f"{_format_class_name(type(target))} has no attribute {name}")
+    own[name] = value
 
 
 def _format_class_name(kind: type[Any]) -> str:
@@ -456,6 +472,17 @@ def check_buffer_positions(state: State) -> None:
     for place, name, size in ((state["state"], "pos", 624), (state, "buffer_pos", 4)):
         if not 0 <= place.get(name, 0) <= size:
             raise StateMismatchError(f"a generator reads at {name}={place[name]} of {size}")
+
+
+def check_torch_position(state: np.ndarray[Any, Any]) -> None:
+    """Check where PyTorch's generator on the CPU reads its 624 words; PyTorch does not.
+
+    Raises:
+        StateMismatchError: It would read behind them before it makes new ones.
+    """
+    left, _, position = struct.unpack_from("<iiQ", state.tobytes(), 8)
+    if left + position > 625:
+        raise StateMismatchError(f"a generator reads {left} words at {position} of 624")
 
 
 def _read_random_state(legacy: np.random.RandomState, read: Callable[[Any], State]) -> State:

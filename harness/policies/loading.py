@@ -39,10 +39,13 @@ from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import read_policy, read_run
+from parallax.harness.train import limits
 from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
 from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
 from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run
 from parallax.harness.train.trust import list_named_code
+
+_BUFFER_SIZE, _SETUP_BYTES = 10_000, 2**29
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,7 +152,8 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         check_translation(prepared, reading.content)
         if spec.device != CPU:  # every machine has a CPU
             on_cpu = dataclasses.replace(spec, device=CPU)
-            prepared = prepare_run(on_cpu, adapter, must_learn=False)
+            prepared = prepare_run(on_cpu, adapter, on_this_machine=False, must_learn=False)
+        prepared = _shrink_training(prepared, adapter, stored)
         setup = _SetupMonitor(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None
@@ -166,6 +170,26 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         setup.policy_io.suffix,
         setup.envs[0],
     )
+
+
+def _shrink_training(prepared: PreparedRun, adapter: Adapter, stored: StoredPolicy) -> PreparedRun:
+    """Return a run with a small replay buffer, which a set-up without a step does not fill.
+
+    Raises:
+        SpecError: The set-up takes more memory than such a policy needs.
+    """
+    spec, hyperparameters = prepared.spec, prepared.hyperparameters
+    if getattr(hyperparameters, "buffer_size", 0) > _BUFFER_SIZE:
+        smaller: Any = {"buffer_size": _BUFFER_SIZE}
+        hyperparameters = dataclasses.replace(hyperparameters, **smaller)
+        native = adapter.translate(spec.algorithm, hyperparameters, prepared.context)
+        prepared = dataclasses.replace(prepared, native=native)
+    weights = sum(array.size for array in stored.weights.values())
+    memory = max(_SETUP_BYTES, limits.WEIGHT_BYTES * weights)
+    room = limits.Machine(limits.ANY.cores, memory, f"the set-up of {weights:,} stored weights")
+    spec = dataclasses.replace(spec, hyperparameters=hyperparameters)
+    limits.check_limits(spec, prepared.context.task, room)
+    return prepared
 
 
 def _load_adapter(name: str, folder: str | Path) -> Adapter:

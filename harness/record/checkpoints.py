@@ -45,6 +45,7 @@ MAX_CHECKPOINTS = 2
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**22  # of a `.state` file
 _MAX_DIMENSIONS, _LONGEST_KIND = 64, 16  # of an array of numpy, and of the name of its type
+_MOST_TRIED = 8  # checkpoints in a folder that are read, the newest
 _SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
 _MOST_REPEATED = 8  # such as target networks, and the moments of their optimizers, at the start
 _ENCODING_TAG = "\0"
@@ -105,8 +106,8 @@ class CheckpointStore:
         ] = {}  # oldest first; known to be complete
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all existing checkpoints, intact or not, newest first."""
-        return sorted(self._list_numbers(_STATE_SUFFIX), reverse=True)
+        """Return the numbers of the newest checkpoints, intact or not, newest first."""
+        return _list_newest(self._folder)
 
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
         """Saves a state, and removes all checkpoints but the last two.
@@ -117,7 +118,14 @@ class CheckpointStore:
         """
         self._make_folder()
         number = (
-            max([0, *self._list_numbers(_STATE_SUFFIX), *self._list_numbers(_CHUNKS_SUFFIX)]) + 1
+            max(
+                [
+                    0,
+                    *_list_numbers(self._folder, _STATE_SUFFIX),
+                    *_list_numbers(self._folder, _CHUNKS_SUFFIX),
+                ]
+            )
+            + 1
         )
         known: dict[Digest, _ChunkLocation] = {}
         for pieces in () if self._is_wasteful() else self._complete.values():
@@ -155,7 +163,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        content = self._read_state_file(number)
+        content = _read_state_file(self._folder, number)
         stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
         pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
@@ -184,7 +192,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        return self._read_state_file(number).about
+        return _read_state_file(self._folder, number).about
 
     def remove(self) -> None:
         """Removes all checkpoints."""
@@ -207,12 +215,6 @@ class CheckpointStore:
                 f"is damaged: {path.name} cannot be read ({error.strerror})"
             ) from error
 
-    def _read_state_file(self, number: int) -> _StateFile:
-        return _read_state_file(self._folder, number)
-
-    def _list_numbers(self, suffix: str) -> list[int]:
-        return _list_numbers(self._folder, suffix)
-
     def _make_folder(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
             self._lease.remove(CHECKPOINT_FOLDER)
@@ -233,11 +235,11 @@ class CheckpointStore:
     def _prune(self) -> None:
         for number in sorted(self._complete)[:-MAX_CHECKPOINTS]:
             del self._complete[number]
-        for number in self._list_numbers(_STATE_SUFFIX):
+        for number in _list_numbers(self._folder, _STATE_SUFFIX):
             if number not in self._complete:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
         needed = {place.number for places in self._complete.values() for place in places.values()}
-        for number in self._list_numbers(_CHUNKS_SUFFIX):
+        for number in _list_numbers(self._folder, _CHUNKS_SUFFIX):
             if number not in needed:
                 self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
 
@@ -252,7 +254,7 @@ class LastCheckpoint(msgspec.Struct, frozen=True):
 def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
     """Return the last checkpoint in a run folder whose step is known, without reading arrays."""
     checkpoints = folder / CHECKPOINT_FOLDER
-    for number in sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True):
+    for number in _list_newest(checkpoints):
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
             content = {
                 "number": number,
@@ -296,6 +298,10 @@ def _sum_chunk_bytes(checkpoints: Path) -> int:
     stats = [one.lstat() for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}")]
     # A sparse file may have terabytes that are not on the disk.
     return sum(min(one.st_size, 512 * getattr(one, "st_blocks", 2**54)) for one in stats)
+
+
+def _list_newest(checkpoints: Path) -> list[int]:
+    return sorted(_list_numbers(checkpoints, _STATE_SUFFIX), reverse=True)[:_MOST_TRIED]
 
 
 def _list_numbers(checkpoints: Path, suffix: str) -> list[int]:

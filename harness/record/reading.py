@@ -302,7 +302,7 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
     try:
         content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _MAX_DIAGNOSIS_BYTES))
         findings = tuple(content["findings"])
-        if not all(_is_finding(finding) for finding in findings):
+        if not all(is_finding(finding) for finding in findings):
             raise ValueError("a finding lacks what findings have")
         curves = {
             str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
@@ -336,7 +336,8 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         )
 
 
-def _is_finding(finding: Any) -> bool:
+def is_finding(finding: Any) -> bool:
+    """Return whether a decoded finding of a diagnosis has the fields that findings have."""
     return (
         all(isinstance(finding.get(word), str) for word in _TEXT_FIELDS)
         and all(

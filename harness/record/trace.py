@@ -82,7 +82,13 @@ class TraceWriter:
         """Begins with the `state` of another writer; nothing may have been recorded yet."""
         if len(state["stream"]):
             self.append()
-            with pyarrow.ipc.open_stream(pyarrow.py_buffer(state["stream"].tobytes())) as stream:
+            source = pyarrow.py_buffer(state["stream"].tobytes())
+            for message in pyarrow.ipc.MessageReader.open_stream(source):
+                if message.type == "record batch" and _is_compressed(message):
+                    raise ValueError("its trace is compressed, and may take any amount of memory")
+            with pyarrow.ipc.open_stream(source) as stream:
+                if stream.schema != _TRACE_SCHEMA:
+                    raise ValueError(f"its trace has columns {', '.join(stream.schema.names)}")
                 for batch in stream:
                     batch.validate(full=True)  # else places of texts may lie outside the memory
                     self._writer.write_batch(batch)
@@ -112,6 +118,23 @@ class TraceWriter:
                     writer.write_table(pyarrow.Table.from_batches(batches, _TRACE_SCHEMA))
                     batches = []
             writer.write_table(pyarrow.Table.from_batches(batches, _TRACE_SCHEMA))
+
+
+def _is_compressed(message: Any) -> bool:
+    """Return whether a record batch has the field `compression`, Arrow's fourth (Message.fbs)."""
+    raw = message.metadata.to_pybytes()
+
+    def read(place: int, size: int = 4) -> int:
+        return int.from_bytes(raw[place : place + size], "little", signed=size == 4)
+
+    def find_field(table: int, number: int) -> int:
+        fields = table - read(table)
+        place = 4 + 2 * number
+        offset = read(fields + place, 2) if place < read(fields, 2) else 0
+        return table + offset if offset else 0
+
+    header = find_field(read(0), 2)  # the batch, third field of a message
+    return bool(find_field(header + read(header), 3))
 
 
 def check_trace_file(path: Path) -> None:
@@ -210,6 +233,7 @@ def _select_rows(reader: Any, metric: str) -> Iterator[Any]:
 
 
 _FLUSH_PERIOD = 5.0  # seconds
+_MAX_RESUMED_BYTES = 2**28
 
 
 class AppendFile:
@@ -274,8 +298,11 @@ class AppendFile:
 def _read_beginning(path: Path | None, size: int | None) -> bytes:
     if path is None or path.is_symlink() or not path.is_file():
         return b""
+    length = path.stat().st_size if size is None else min(path.stat().st_size, size)
+    if length > _MAX_RESUMED_BYTES:
+        raise UnusableError(f"{path.name} is too large to be continued: {length:,} bytes")
     with path.open("rb") as file:
-        return file.read() if size is None else file.read(size)
+        return file.read(length)
 
 
 class CheckpointExtras:

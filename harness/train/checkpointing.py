@@ -18,7 +18,7 @@ import gymnasium
 import msgspec
 import numpy as np
 
-from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter import Adapter, describe_adapter_code
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
@@ -28,6 +28,7 @@ from parallax.harness.contract.state_codec import (
     StateWriter,
     UnsupportedStateError,
     check_buffer_positions,
+    check_torch_position,
     make_stateless_codec,
 )
 from parallax.harness.record.checkpoints import CheckpointStore, LoadedCheckpoint
@@ -37,13 +38,10 @@ from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.train.prepare import PreparedRun, describe_translation
 from parallax.harness.train.stop_signals import StopRequest
 
-VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco")
+VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco", "ale-py", "minatar")
 """Libraries whose versions a state depends on, besides the packages that an adapter names."""
 
-_IGNORED_FIELDS = (
-    *("study", "python", "checkpoint_every", "diagnosis", "logger"),
-    *("endpoint", "evaluate_untrained"),
-)
+_IGNORED_FIELDS = ("study", "python", "checkpoint_every", "diagnosis", "logger", "endpoint")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +72,14 @@ def describe_run_identity(
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
     asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
-    if asked["actors"] == 1:  # which identities had no field for
-        del asked["actors"]
+    for name, usual in (("actors", 1), ("evaluate_untrained", False)):
+        if asked.get(name) == usual:  # which identities had no field for
+            del asked[name]
     content = {
         "settings": asked,
         "translation": describe_translation(prepared),
         "adapter": dict(code["files"]),
+        "code": _hash_shared_code(prepared.spec.env),
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
@@ -88,6 +88,22 @@ def describe_run_identity(
         content["device"] = sys.modules["torch"].cuda.get_device_name(device)
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
+
+
+def _hash_shared_code(env: str) -> dict[str, str]:
+    """Return the hashes of files, beside the adapter's, that decide what a run computes."""
+    shared = ("envs", "harness.replay", *(f"adapters.{n}_common" for n in ("jax", "sb3", "torch")))
+    module, _, name = env.rpartition(":")
+    entry = gymnasium.spec(name).entry_point
+    task = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    others = {module, task.partition(":")[0]}
+    found = [n for n in sorted(others) if getattr(sys.modules.get(n), "__spec__", None)]
+    modules = [*(f"parallax.{n}" for n in shared), *found]
+    return {
+        f"{module}:{file}": digest
+        for module in modules
+        for file, digest in describe_adapter_code(module)["files"].items()
+    }
 
 
 def _get_package_version(name: str) -> str:
@@ -124,14 +140,14 @@ def iterate_resume_points(
 
 def _describe_identity_difference(then: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     for part, now in own.items():
-        before = then.get(part)
+        before = then.get(part, {} if isinstance(now, dict) else None)
         if before == now:
             continue
         if isinstance(before, dict) and isinstance(now, dict):
             changed = [n for n in before.keys() | now.keys() if before.get(n) != now.get(n)]
             name = min(changed, key=str)  # a file may have names of several types
-            if part == "adapter":
-                return f"{name} of the adapter is another one now"
+            if part in ("adapter", "code"):
+                return f"{name} of the {part} is another one now"
             return f"{part}: {name} was {before.get(name)} and is {now.get(name)}"
         return f"{part} was {before} and is {now}"
     return ""
@@ -188,7 +204,11 @@ class CheckpointSchedule:
 
 
 class CheckpointManager:
-    """Saves the state of a training at its safe points; at the first it may load one."""
+    """Saves the state of a training at its safe points; at the first it may load one.
+
+    Attributes:
+        has_resumed: Whether it has loaded one.
+    """
 
     def __init__(
         self,
@@ -216,7 +236,7 @@ class CheckpointManager:
         self._stop, self._start = stop, start
         self._parts: Mapping[str, CheckpointPart] = {}
         self._due = -math.inf if every else math.inf
-        self._is_able = self._hurries = False
+        self._is_able = self._hurries = self.has_resumed = False
 
     def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
         """Sets the parts to be saved, in order; `lacking` says why they are not the whole state."""
@@ -239,7 +259,7 @@ class CheckpointManager:
             self._stop.carry_out()
         if self._start is not None:
             self._load_checkpoint(self._start)
-            self._start = None
+            self._start, self.has_resumed = None, True
         is_first, hurries, self._hurries = not self._is_able, self._hurries, False
         started = time.monotonic()
         if is_first:
@@ -258,6 +278,8 @@ class CheckpointManager:
         try:
             for name, part in self._parts.items():
                 part.load_state(start.state[name])
+            if (step := self._about()["step"]) != start.about["step"]:
+                raise StateMismatchError(f"step {start.about['step']} is that of step {step}")
         except Exception as error:  # a state is data from a file, and may be anything
             raise ResumeError(f"it does not fit ({error})") from error
 
@@ -314,7 +336,7 @@ def load_env_states(envs: Environments, state: State) -> None:
         raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
     writer = StateWriter(_make_codecs(), _own_types(envs))
     for env, env_state in zip(envs, state, strict=True):
-        writer.write(env, env_state, "env")
+        writer.restore(env, env_state, "env")
 
 
 def _own_types(envs: Environments) -> list[type[Any]]:
@@ -428,6 +450,7 @@ def load_rng_state(state: State) -> None:
     np.random.set_state(state["numpy"])
     torch: Any = sys.modules.get("torch")
     if torch and state["torch"] is not None:
+        check_torch_position(state["torch"])
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
     if torch and state.get("cuda") is not None:
         torch.cuda.set_rng_state_all([torch.from_numpy(np.array(s)) for s in state["cuda"]])

@@ -8,13 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from parallax.harness.contract.algorithms.base import Hyperparameters
+from parallax.harness.contract.state_codec import StateMismatchError
 from parallax.harness.diagnosis.checks import check_names, list_left_out, load_all_checks
 from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
 from parallax.harness.diagnosis.signals import TrainingFacts
 from parallax.harness.record.folder import RunFolder
-from parallax.harness.record.lock import FolderDeletedError, LockLostError
-from parallax.harness.record.reading import DiagnosisReading, read_diagnosis
+from parallax.harness.record.lock import Count, FolderDeletedError, LockLostError
+from parallax.harness.record.reading import DiagnosisReading, is_finding, read_diagnosis
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
 
@@ -22,6 +25,21 @@ RESUME_NOTICE = (
     "the diagnosis starts anew at step {step}, where the run went on: what compares with a run's "
     "beginning is not asked; {count} earlier findings remain."
 )
+
+
+class _LoadedReport(msgspec.Struct, frozen=True):
+    """Report in a checkpoint."""
+
+    looks: Count
+    findings: list[dict[str, Any]]
+    signals: dict[str, dict[str, Any]]
+
+
+class _LoadedSignal(msgspec.Struct, frozen=True):
+    """Signal of a report in a checkpoint."""
+
+    count: Count
+    curve: list[tuple[Count, float | None]]
 
 
 class RunDiagnosis:
@@ -40,6 +58,10 @@ class RunDiagnosis:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continues from a checkpoint, whose report has the findings until then."""
+        for signal in msgspec.convert(state, _LoadedReport).signals.values():
+            msgspec.convert(signal, _LoadedSignal)
+        if not all(is_finding(finding) for finding in state["findings"]):
+            raise StateMismatchError("a finding lacks what findings have")
         self._loaded_report = state
 
     def keep(self, folder: RunFolder) -> None:

@@ -27,6 +27,7 @@ from parallax.harness.contract.events import (
     TrainingEvents,
 )
 from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.state_codec import StateMismatchError
 from parallax.harness.record.lock import Count, Duration
 
 if TYPE_CHECKING:
@@ -88,9 +89,17 @@ class PolicyEvaluator:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continues from the progress that `state` returned."""
-        progress = msgspec.convert(state, _Progress)
-        self._done, self._next = progress.done, progress.next
+        progress, planned = msgspec.convert(state, _Progress), self.list_past_steps()
+        self._done, self._next = len(planned), planned.start + len(planned) * planned.step
+        if (progress.done, progress.next) != (self._done, self._next):
+            found = f"{progress.done} evaluations and the next at step {progress.next}"
+            raise StateMismatchError(f"it has {found}, not {self._done} and {self._next}")
         self.seconds, self.cpu_seconds = progress.seconds, progress.cpu_seconds
+
+    def list_past_steps(self) -> range:
+        """Return the steps at which evaluations were due before the present one."""
+        every = self._spec.eval_every
+        return range(0 if self._spec.evaluate_untrained else every, self._events.steps, every)
 
     def measure_references(self) -> dict[str, dict[str, float | int]]:
         """Measure doing nothing and random actions, if no scores of them are published.

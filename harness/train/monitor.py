@@ -14,7 +14,14 @@ from parallax.envs.make import (
     make_training_env,
     share_statistics,
 )
-from parallax.harness.contract.adapter import CPU, Checkpointable, Policy, PolicyIO, Weights
+from parallax.harness.contract.adapter import (
+    CPU,
+    Checkpointable,
+    Policy,
+    PolicyIO,
+    Weights,
+    check_weights_fit,
+)
 from parallax.harness.contract.events import (
     EpisodeEnd,
     EvaluationResult,
@@ -39,6 +46,15 @@ from parallax.harness.train.checkpointing import (
 )
 from parallax.harness.train.evaluation import PolicyEvaluator
 from parallax.harness.train.prepare import PreparedRun
+
+
+class _BestState(msgspec.Struct, frozen=True):
+    """State of a `BestPolicy`."""
+
+    count: Count
+    mean: float
+    evaluation: Count | None
+    policy: dict[str, dict[str, Any]] | None
 
 
 class BestPolicy:
@@ -72,9 +88,16 @@ class BestPolicy:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continues from that state."""
-        self._count, self._mean = state["count"], state["mean"]
-        self.evaluation, policy = state["evaluation"], state["policy"]
-        self.policy = None if policy is None else StoredPolicy(**policy)
+        stored = msgspec.convert(state, _BestState)
+        self._count, self._mean, self.evaluation = stored.count, stored.mean, stored.evaluation
+        self.policy = None if stored.policy is None else StoredPolicy(**stored.policy)
+        best = self.evaluation
+        if self.policy is not None:
+            own = self._learned()
+            check_weights_fit(self.policy.weights, own.weights)
+            check_weights_fit(self.policy.normalization, own.normalization)
+        if (best is None) != (self.policy is None) or (best is not None and best >= self._count):
+            raise StateMismatchError("its best policy is none of this run")
 
 
 class TrainingMonitor:
@@ -150,7 +173,7 @@ class TrainingMonitor:
         return {
             "clock": CheckpointPart(lambda: self.steps, self._set_clock),
             "evaluations": CheckpointPart(self.evaluator.state, self.evaluator.load_state),
-            "records": CheckpointPart(self._folder.state, self._folder.load_state),
+            "records": CheckpointPart(self._folder.state, self._load_records),
             **(
                 {"best": CheckpointPart(self.best.state, self.best.load_state)} if self.best else {}
             ),
@@ -171,6 +194,15 @@ class TrainingMonitor:
         if steps > self._scheduled_steps:
             raise StateMismatchError(f"step {steps} comes after the last, {self._scheduled_steps}")
         self.events.steps = steps
+
+    def _load_records(self, state: Mapping[str, Any]) -> None:
+        planned = list(self.evaluator.list_past_steps())
+        arrays = [*state["returns"], *state["lengths"]]
+        shape = (self._spec.eval_episodes,)
+        fits = all(np.shape(array) == shape and np.isfinite(array).all() for array in arrays)
+        if list(state["timesteps"]) != planned or not fits or len(arrays) != 2 * len(planned):
+            raise StateMismatchError(f"its evaluations are not those until step {self.steps}")
+        self._folder.load_state(state)
 
     def weights(self) -> Weights:
         """Return the current values of all parameters."""
@@ -220,8 +252,11 @@ class TrainingMonitor:
             TrainingError: Upstream took another number of steps than was scheduled.
         """
         if self.steps != scheduled_steps:
+            resumed = self.checkpoint_manager and self.checkpoint_manager.has_resumed
+            remedy = "; delete the run's folder `checkpoint/`, from which it resumed"
             raise TrainingError(
                 f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
+                f"{remedy if resumed else ''}"
             )
         self.events.tell(TrainingEnd())
 

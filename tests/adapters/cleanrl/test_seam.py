@@ -78,6 +78,14 @@ def test_loop_goes_on_with_what_its_names_were():
     assert torch.equal(resumed.names["network"].weight, whole.names["network"].weight)
 
 
+def test_a_state_without_a_name_of_the_script_is_refused():
+    """The script would go on with what its set-up made, at another step."""
+    state = Boundary(take=3).run().state
+    del state["names"]["network"]
+    with pytest.raises(StateMismatchError, match=r"^network is not in it$"):
+        Boundary(lay_in=state).run()
+
+
 def test_name_that_cannot_be_made_again_is_told():
     seam = CheckpointHook({}, lambda: None, lambda: [])
     with pytest.raises(StateMismatchError, match="helper is not there"):

@@ -13,10 +13,12 @@ from stable_baselines3 import DQN
 from parallax.adapters.sb3 import train
 from parallax.adapters.sb3.train import PrioritizedReplayBuffer, make_error_function
 from parallax.adapters.sb3_common.model import predict_actions
+from parallax.adapters.torch_common.state import make_checkpointable
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.make import make_training_env
 from parallax.harness.conformance.run_folders import check_killed_run, prepare_scripted_run
 from parallax.harness.contract.replay import make_replay_config
+from parallax.harness.contract.state_codec import StateMismatchError
 from parallax.harness.interventions.catalogue import make_replacement
 from tests.harness.replay.plain_tree import PlainTree
 
@@ -54,6 +56,22 @@ def test_compiled_tree_is_a_sum_tree():
     np.testing.assert_array_equal(tree.find(points), plain.find(points))
     np.testing.assert_array_equal(points, before)
     np.testing.assert_array_equal(tree.get(np.arange(11)), plain.get(np.arange(11)))
+
+
+@pytest.mark.parametrize("change", [{"_bound": 2**40}, {"_size": 2**40}, {"_value": np.ones(4)}])
+def test_sizes_of_a_compiled_tree_are_never_restored(change):
+    """Its functions check no index: with another size they write anywhere in memory."""
+    tree, other = CompiledSumTree(11), CompiledSumTree(11)
+    tree.set(np.arange(11), np.arange(11.0))
+    state = make_checkpointable({"tree": tree}).state()
+    make_checkpointable({"tree": other}).load_state(state)
+    assert other.total() == 55 and other.get(np.arange(11)).tolist() == list(range(11))
+    inner = {"kind": "object", "class": "parallax_tianshou_segtree:SegmentTree"}
+    foreign = {"kind": "object", "class": "parallax.adapters.torch_common.sum_tree:CompiledSumTree"}
+    foreign["attributes"] = {"_tree": inner | {"attributes": change}}
+    for states in (foreign, state["tree"] | {"state": np.ones(4)}):
+        with pytest.raises(StateMismatchError):
+            make_checkpointable({"tree": CompiledSumTree(11)}).load_state({"tree": states})
 
 
 def test_nothing_is_compiled_after_the_tree_is_there():

@@ -434,3 +434,122 @@ def test_types_with_a_codec_are_read_and_written_by_it_with_what_they_contain():
 def test_places_that_cannot_be_read_are_named(value, words):
     with pytest.raises(UnsupportedStateError, match=words):
         StateReader().read(value)
+
+
+class Compiled:
+    """An object whose attributes a compiled program trusts."""
+
+    @property
+    def size(self):
+        return 1
+
+    @size.setter
+    def size(self, value):
+        raise AssertionError("the compiled program has another size now")
+
+
+@pytest.mark.parametrize("kind", ["object", "dict", "list", "set"])
+def test_objects_with_a_codec_are_restored_by_it_alone(kind):
+    codec = ObjectCodec(Compiled, lambda value, read: 5, lambda live, state, write: live)
+    content = {"attributes": {"other": 1}, "pairs": [], "parts": [], "longest": None}
+    state = named(kind, f"{__name__}:Compiled", **content)
+    live = Compiled()
+    with pytest.raises(StateMismatchError, match="Compiled, which is not registered for a state"):
+        StateWriter([codec]).write(live, state)
+    assert vars(live) == {}
+    with pytest.raises(StateMismatchError, match="ndarray, which is not registered"):
+        array = named("object", "numpy:ndarray", attributes={"shape": (2, 2)})
+        StateWriter().write(np.zeros(4), array)
+
+
+def test_no_property_is_set_and_no_attribute_of_compiled_objects():
+    live = Compiled()
+    StateWriter().write(live, named("object", f"{__name__}:Compiled", attributes={"size": 2}))
+    assert vars(live) == {"size": 2} and live.size == 1
+    state = named("object", "builtins:object", attributes={"__class__": 1})
+    with pytest.raises(StateMismatchError, match="builtins:object has no attribute __class__"):
+        StateWriter().write(object(), state)
+
+
+@pytest.mark.parametrize("state", [5, None, "x", named("list", "builtins:list", parts=[])])
+def test_a_root_that_would_be_replaced_is_refused(state):
+    """Otherwise the training would go on with the values of its set-up."""
+    state = state | {"longest": None} if isinstance(state, dict) else state
+    with pytest.raises(StateMismatchError, match=r"^net is of another kind than it was"):
+        StateWriter().restore(Web(), state, "net")
+    pytest.importorskip("torch")
+    from parallax.adapters.torch_common.state import make_checkpointable
+
+    with pytest.raises(StateMismatchError, match=r"^net is of another kind"):
+        make_checkpointable({"net": Web()}).load_state({"net": state})
+
+
+def make_optimizer(torch):
+    parameter = torch.nn.Parameter(torch.zeros(4, 3))
+    return parameter, torch.optim.Adam([parameter])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda state: state["groups"][0].update(fused=True), "fused of an optimiser was True"),
+        (lambda state: state["groups"][0].update(params=[]), "has other settings"),
+        (lambda state: state["groups"][0].pop("lr"), "has other settings"),
+        (lambda state: set_moment(state, np.zeros((1,), np.float32)), "has other moments"),
+        (lambda state: set_moment(state, np.zeros((4, 3), np.float64)), "has other moments"),
+    ],
+)
+def test_optimizers_go_on_with_their_own_flags_and_moments(change, words):
+    """Compiled updates write as many moments as there are parameters, without a check."""
+    torch = pytest.importorskip("torch")
+    from parallax.adapters.torch_common.state import make_checkpointable
+
+    parameter, optimizer = make_optimizer(torch)
+    parameter.grad = torch.ones(4, 3)
+    optimizer.step()
+    state = make_checkpointable({"optimizer": optimizer}).state()
+    other, fresh = make_optimizer(torch)
+    make_checkpointable({"optimizer": fresh}).load_state(state)
+    assert torch.equal(fresh.state[other]["exp_avg"], optimizer.state[parameter]["exp_avg"])
+    change(state["optimizer"]["state"])
+    with pytest.raises(StateMismatchError, match=words):
+        make_checkpointable({"optimizer": make_optimizer(torch)[1]}).load_state(state)
+
+
+def set_moment(state, values):
+    moment = dict(map(tuple, state["parameters"][0]["pairs"]))["exp_avg"]["state"]
+    moment.update(values=values, type=str(values.dtype))
+
+
+def test_tensors_that_others_refer_to_keep_their_shape():
+    torch = pytest.importorskip("torch")
+    from parallax.adapters.torch_common import state as torch_state
+
+    live = {"a": torch.zeros(2)}
+    write = StateWriter(torch_state.TORCH_CODECS).write
+    read = StateReader(torch_state.TORCH_CODECS).read
+    torch_state.restore_tensors(live, {"a": read(torch.ones(2))}, write)
+    assert live["a"].tolist() == [1, 1]
+    for states in ({"a": read(torch.ones(3))}, {"a": 5}, {}, {"b": read(torch.ones(2))}):
+        with pytest.raises(StateMismatchError):
+            torch_state.restore_tensors({"a": torch.zeros(2)}, states, write)
+
+
+def test_a_generator_of_pytorch_that_reads_outside_its_words_is_refused():
+    torch = pytest.importorskip("torch")
+    from parallax.adapters.torch_common.state import make_checkpointable
+    from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
+
+    generator = torch.Generator().manual_seed(3)
+    for draws in (0, 1, 623, 1, 700):
+        torch.rand(draws, generator=generator)
+        state = make_checkpointable({"generator": generator}).state()
+        make_checkpointable({"generator": torch.Generator()}).load_state(state)
+    raw = state["generator"]["state"]["state"].copy()
+    raw[8:12], raw[16:24] = np.array([624], "<i4").view("u1"), np.array([624], "<u8").view("u1")
+    state["generator"]["state"]["state"] = raw
+    with pytest.raises(StateMismatchError, match="reads 624 words at 624 of 624"):
+        make_checkpointable({"generator": torch.Generator()}).load_state(state)
+    before = read_rng_state()
+    with pytest.raises(StateMismatchError, match="reads 624 words at 624 of 624"):
+        load_rng_state(before | {"torch": raw})

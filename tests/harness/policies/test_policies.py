@@ -22,9 +22,10 @@ import torch
 
 from parallax.harness.cli.main import main
 from parallax.harness.cli.policy import _format_episodes_csv, parse_conditions
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies import worker
-from parallax.harness.policies.loading import load_policy
+from parallax.harness.policies.loading import _shrink_training, load_policy
 from parallax.harness.policies.video import _is_whole_video, make_titles, record_video
 from parallax.harness.policies.worker import (
     EvaluationConditions,
@@ -37,6 +38,7 @@ from parallax.harness.policies.worker import (
 from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import StoredPolicy, pack_policy
 from parallax.harness.record.reading import find_damage, read_policy, read_run
+from parallax.harness.train.prepare import prepare_run
 
 PPO = {"rollout_steps": 128, "minibatch_size": 64, "epochs": 1}
 
@@ -182,6 +184,25 @@ def test_run_without_an_adapter_says_so(copy, capsys):
         load_policy(copy)
     assert main(["policy", "evaluate", str(copy)]) == 1
     assert "no policy: its run.json names no adapter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("framework", support.frameworks("sb3", "skrl"))
+def test_the_setup_of_a_policy_takes_little_memory(framework):
+    """A small run.json may ask for any replay buffer, which some frameworks fill at once."""
+
+    def shrink(**changes):
+        values = {"buffer_size": 10**7, "hidden_sizes": (64, 64)} | changes
+        spec = support.spec(framework, "td3", hyperparameters=values, alignment="exact")
+        adapter = load_adapter(framework)
+        prepared = prepare_run(spec, adapter, on_this_machine=False)
+        return prepared, _shrink_training(prepared, adapter, stored)
+
+    stored = StoredPolicy({"w": np.zeros(30_000)})
+    large, small = (set(map(str, run.native.settings.values())) for run in shrink())
+    assert "10000000" in large and "10000000" not in small and "10000" in small
+    words = r"hidden_sizes=\[30000, 30000\] means .* and the set-up of 30,000 stored weights has"
+    with pytest.raises(SpecError, match=words):
+        shrink(hidden_sizes=(30_000, 30_000))
 
 
 # The commands

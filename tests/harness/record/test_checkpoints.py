@@ -301,6 +301,20 @@ def test_numbers_of_checkpoints_follow_all_that_are_there(lease, tmp_path):
     assert store.save({}, {}).number == 123456790
 
 
+def test_only_the_newest_of_many_checkpoints_are_read(lease, tmp_path, monkeypatch):
+    """Otherwise the time would grow with the square of their number, also in `status`."""
+    (tmp_path / "checkpoint").mkdir()
+    for number in range(3000):
+        (tmp_path / f"checkpoint/{number}.state").touch()
+    sizes = []
+    limit = checkpoints._limit_state_bytes
+    monkeypatch.setattr(
+        checkpoints, "_limit_state_bytes", lambda path: sizes.append(path) or limit(path)
+    )
+    assert find_last_checkpoint(tmp_path) is None and len(sizes) == 8
+    assert CheckpointStore(lease).numbers() == list(range(2999, 2991, -1))
+
+
 @pytest.mark.parametrize(("waste", "is_written_again"), [(2, False), (1, True)])
 def test_all_is_written_again_where_most_of_what_is_stored_is_unused(
     lease, monkeypatch, waste, is_written_again

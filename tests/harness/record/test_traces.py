@@ -78,6 +78,30 @@ def test_a_state_that_reads_outside_its_memory_or_has_other_types_is_refused(fol
         second.load_state(state)
 
 
+@pytest.mark.parametrize(
+    ("compression", "names", "words"),
+    [("zstd", None, "compressed"), ("lz4", None, "compressed"), (None, "abc", "columns a, b, c")],
+)
+def test_a_state_with_a_compressed_trace_is_refused_before_it_is_decoded(
+    folders, compression, names, words
+):
+    """A thousand bytes can stand for gigabytes."""
+    first, second = map(trace.TraceWriter, folders)
+    schema = trace._TRACE_SCHEMA
+    columns = [np.zeros(10**6, np.int64), [""] * 10**6, np.zeros(10**6)]
+    arrays = [pyarrow.array(*pair) for pair in zip(columns, schema.types, strict=True)]
+    batch = pyarrow.record_batch(arrays, names=list(names or schema.names))
+    stream = io.BytesIO()
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    with pyarrow.ipc.new_stream(stream, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    state = first.state() | {"stream": np.frombuffer(stream.getvalue(), np.uint8)}
+    before = pyarrow.total_allocated_bytes()
+    with pytest.raises(ValueError, match=words):
+        second.load_state(state)
+    assert pyarrow.total_allocated_bytes() - before < 2**20
+
+
 def test_of_a_stream_that_is_cut_the_whole_batches_are_left(folders):
     writer = trace.TraceWriter(folders[0])
     sizes = []

@@ -189,6 +189,12 @@ def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
     other.write(b"?")
     other.close()  # it failed before its checkpoint was loaded
     assert path.read_bytes() == b"123!?"
+    with path.open("r+b") as sparse:
+        sparse.truncate(2**33)
+    for size in (None, 2**32, 2**62):
+        with pytest.raises(UnusableError, match=r"^a is too large to be continued: "):
+            trace._read_beginning(path, size)
+    assert trace._read_beginning(path, 5) == b"123!?"
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     assert trace._read_beginning(path, None) == b""

@@ -148,15 +148,19 @@ def test_what_a_training_cannot_survive_is_raised(monkeypatch, error):
 
 
 def test_a_state_is_loaded_once_at_the_first_safe_point(monkeypatch):
-    training = Training(monkeypatch, start=LoadedCheckpoint(1, {}, {"part": 5}))
+    training = Training(monkeypatch, start=LoadedCheckpoint(1, {"step": 1000}, {"part": 5}))
     assert training.value == 0
     training.visit(0.0)
     assert training.value == 5
     training.value = 6
     assert training.visit(1.0) == [1.0] and training.saved == [(1.0, {"part": 6})]
-    unfit = Training(monkeypatch, start=LoadedCheckpoint(1, {}, {"part": "text"}))
-    with pytest.raises(ResumeError, match="it does not fit"):
-        unfit.visit(0.0)
+    assert training.manager.has_resumed
+    for step, part, words in ((1000, "text", "it does not fit"), (999, 5, "999 is that of step 1")):
+        start = LoadedCheckpoint(1, {"step": step}, {"part": part})
+        unfit = Training(monkeypatch, start=start)
+        with pytest.raises(ResumeError, match=words):
+            unfit.visit(0.0)
+        assert not unfit.manager.has_resumed
 
 
 @pytest.mark.parametrize(("every", "saves"), [(PERIOD, 1), (0, 0)])
@@ -313,7 +317,12 @@ def test_a_run_is_the_same_with_the_same_settings_code_and_versions(monkeypatch)
     left_out = ("study", "python", "checkpoint_every", "diagnosis", "logger", "endpoint")
     for name in (*left_out, "evaluate_untrained", "actors"):
         del settings[name]
-    packages = {name: f"1 {name}" for name in ("numpy", "torch", "gymnasium", *adapter.packages)}
+    names = ("numpy", "torch", "gymnasium", "ale-py", "minatar", *adapter.packages)
+    packages = {name: f"1 {name}" for name in names}
+    files = found.pop("code")
+    task = "gymnasium.envs.mujoco.inverted_pendulum_v4:inverted_pendulum_v4.py"
+    modules = {"envs:make.py", "harness.replay:replayer.py", "adapters.torch_common:state.py"}
+    assert {task, *(f"parallax.{name}" for name in modules)} < files.keys()
     assert found.pop("settings") == json.loads(json.dumps(settings))
     translation = json.loads(json.dumps(describe_translation(prepared)))
     assert found.pop("translation") == translation
@@ -327,6 +336,45 @@ def test_a_run_is_the_same_with_the_same_settings_code_and_versions(monkeypatch)
     monkeypatch.setattr(checkpointing, "spec_to_dict", lambda spec: {"actors": 2, "study": "a"})
     again = checkpointing.describe_run_identity(several, adapter, code)
     assert again["settings"] == {"actors": 2}
+
+
+def test_a_run_does_not_resume_after_its_task_or_what_frameworks_share_was_edited(
+    monkeypatch, tmp_path
+):
+    """Its first steps would have other rewards than the rest."""
+    (tmp_path / "edited_tasks.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Cart(CartPoleEnv):\n    reward = 1\n"
+        "gymnasium.register('Edited-v0', Cart, max_episode_steps=50)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = support.spec(algorithm="dqn", env="edited_tasks:Edited-v0")
+    adapter = load_adapter("sb3")
+    prepared = prepare_run(spec, adapter)
+    then = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
+    assert not checkpointing._describe_identity_difference(then, then)
+    path = tmp_path / "edited_tasks.py"
+    path.write_text(path.read_text().replace("reward = 1", "reward = 2"))
+    now = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
+    words = "edited_tasks:edited_tasks.py of the code is another one now"
+    assert checkpointing._describe_identity_difference(then, now) == words
+    del then["code"]  # of an earlier version
+    assert "of the code is another one" in checkpointing._describe_identity_difference(then, now)
+
+
+def test_a_run_does_not_resume_with_an_evaluation_more_or_less():
+    """Initial states of evaluations depend on their number."""
+    adapter = load_adapter("sb3")
+    then, now = (
+        checkpointing.describe_run_identity(
+            prepare_run(support.spec(evaluate_untrained=first), adapter), adapter, {"files": {}}
+        )
+        for first in (False, True)
+    )
+    for pair in ((then, now), (now, then)):
+        words = checkpointing._describe_identity_difference(*pair)
+        assert words.startswith("settings: evaluate_untrained was ")
 
 
 def test_random_numbers_go_on_where_they_were():

@@ -15,7 +15,9 @@ from parallax.harness.train.prepare import prepare_run
 
 
 def make_finding(name, first, last, count, **more):
-    return {"id": name, "first_step": first, "last_step": last, "count": count, **more}
+    texts = dict.fromkeys(("name", "seen", "causes", "remedies", "may_be_wrong"), "")
+    steps = {"first_step": first, "last_step": last, "count": count}
+    return {"id": name, "level": "note", **texts, **steps, **more}
 
 
 def test_findings_of_attempts_are_added_and_keep_their_first_step():
@@ -129,6 +131,22 @@ def test_a_report_goes_on_from_that_of_a_checkpoint():
             "old": {"count": 2, "curve": []},
         },
     }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"findings": [{"id": "a"}]}, {"findings": 5}, {"looks": "a"}, {"signals": {"x": 5}}),
+        *({"signals": {"loss": {"count": 1}}}, {"signals": {"loss": {"count": 1, "curve": [5]}}}),
+    ],
+)
+def test_a_report_of_a_checkpoint_that_is_none_is_refused_before_the_training(change):
+    made = make_diagnosis()
+    report = {"findings": [], "looks": 1, "signals": {}}
+    made.load_state(report)
+    with pytest.raises(ValueError, match=r"Expected|lacks|missing"):
+        made.load_state(report | change)
+    assert made.state()["looks"] == 3
 
 
 def test_a_state_is_plain_data():

@@ -206,10 +206,13 @@ def test_policies_are_evaluated_on_schedule_from_their_own_states(
     number = len(steps)
     state = {"done": number, "next": 30, "seconds": 2.0 * number, "cpu_seconds": 3.0 * number}
     assert made.state() == state
-    other, _ = evaluator()
+    other, others = evaluator(evaluate_untrained=untrained)
+    others.steps = 25
+    state |= {"done": number - 1}  # the last one is due at the end
     other.load_state(state)
     assert other.state() == state
-    other.load_state({"done": 1, "next": 20, "seconds": 5.0})
+    others.steps = 20
+    other.load_state({"done": number - 2, "next": 20, "seconds": 5.0})
     assert other.seconds == 5.0 and math.isnan(other.cpu_seconds)
     with pytest.raises(msgspec.ValidationError, match="seconds"):
         other.load_state(state | {"seconds": "5"})

@@ -17,6 +17,7 @@ from parallax.harness.contract.events import (
     TrainingError,
     TrainingEvents,
 )
+from parallax.harness.contract.state_codec import StateMismatchError
 from parallax.harness.record.npz_files import StoredPolicy
 from parallax.harness.train.monitor import BestPolicy, TrainingMonitor, record_run_events
 from parallax.harness.train.prepare import prepare_run
@@ -50,6 +51,14 @@ def test_the_best_policy_is_the_latest_with_the_largest_mean():
     assert other.evaluation == 4
     other.load_state(start)
     assert other.policy is None and other.state() == start
+    weights = {"weights": {"w": np.zeros(3)}, "normalization": {}}
+    for change in (
+        *({"evaluation": "many"}, {"evaluation": 4}, {"evaluation": -1}, {"evaluation": None}),
+        *({"policy": weights}, {"policy": {"weights": {"a": "x"}, "normalization": {}}}),
+        *({"policy": None}, {"policy": 5}, {"count": "x"}, {"mean": "x"}),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            other.load_state(state | change)
 
 
 class Folder:
@@ -93,7 +102,7 @@ class Manager:
     """Notes the parts of a state and the safe points."""
 
     def __init__(self):
-        self.parts, self.lacking, self.points = None, None, 0
+        self.parts, self.lacking, self.points, self.has_resumed = None, None, 0, False
 
     def watch(self, parts, lacking):
         self.parts, self.lacking = parts, lacking
@@ -171,6 +180,36 @@ def test_a_training_that_takes_more_steps_than_are_due_ends():
     with pytest.raises(TrainingError, match=words):
         monitor.safe_point()
     assert manager.points == 3
+    manager.has_resumed = True
+    with pytest.raises(TrainingError, match=r"were due; delete the run's folder `checkpoint/`, fr"):
+        monitor.safe_point()
+
+
+def check_evaluations(parts, recorded):
+    """Evaluations in a state must be those that were due before its step."""
+    parts["clock"].load_state(601)
+    progress = {"done": 2, "next": 900, "seconds": 1.0}
+    arrays = [np.zeros(2), np.zeros(2)]
+    records = {"timesteps": [300, 600], "returns": arrays, "lengths": arrays}
+    parts["evaluations"].load_state(progress)
+    parts["records"].load_state(records)
+    assert recorded == [records]
+    for change in ({"done": 1}, {"next": 601}, {"next": 10**12}, {"done": 2**40}):
+        with pytest.raises(
+            StateMismatchError, match=r"evaluations and the next at .*, not 2 and 900"
+        ):
+            parts["evaluations"].load_state(progress | change)
+    for change in (
+        *({"timesteps": [300, 601]}, {"timesteps": [300]}, {"returns": arrays[:1]}),
+        *(
+            {"lengths": [np.zeros(3)] * 2},
+            {"returns": [np.full(2, np.nan)] * 2},
+            {name: [] for name in records},
+        ),
+    ):
+        with pytest.raises(StateMismatchError, match="not those until step 601"):
+            parts["records"].load_state(records | change)
+    assert recorded == [records]
 
 
 USUAL = ["clock", "evaluations", "records", "environments", "generators"]
@@ -188,6 +227,7 @@ def test_a_state_has_all_parts_in_the_order_in_which_they_are_restored(best):
     states = {name: part.state() for name, part in manager.parts.items()}
     assert (states["clock"], states["records"], states["adapter"]) == (0, "records", "weights")
     assert states["evaluations"]["done"] == 0 and states["environments"] == []
+    check_evaluations(manager.parts, monitor._folder.recorded)
     manager.parts["clock"].load_state(70)
     with pytest.raises(msgspec.ValidationError):
         manager.parts["clock"].load_state("80")
