@@ -142,9 +142,7 @@ def test_a_text_that_rows_share_by_a_dictionary_counts_in_each(tmp_path):
     index = pyarrow.array([0] * rows, pyarrow.int32())
     shared = pyarrow.DictionaryArray.from_arrays(index, pyarrow.array(["x" * 300_000]))
     arrays[PACKED_SCHEMA.names.index("run_json")] = shared
-    fields = [
-        field.with_type(one.type) for field, one in zip(PACKED_SCHEMA, arrays, strict=True)
-    ]
+    fields = [field.with_type(one.type) for field, one in zip(PACKED_SCHEMA, arrays, strict=True)]
     schema = pyarrow.schema(fields, PACKED_SCHEMA.metadata)
     pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), path)
     assert path.stat().st_size < 2**16
