@@ -265,20 +265,17 @@ def find_explanations(
     ones leave out sizes of effects and p-values.
 
     Returns:
-        Effect of each change in words, and the change.
+        Effect of each change in words, with all such gaps, and the change.
     """
     describe = _format_short_explanation if is_short else _format_explanation
-    best = [
-        [
-            (effect.shares[gap.other].share, describe(one, effect, gap, change), change)
-            for effect, change in _select_largest_shares(one, gap)
-        ]
-        for one in found
-        if one.in_study
-        for gap in one.item.gaps
-    ]
-    of_gaps = sorted(filter(None, best), key=lambda of: -max(share for share, _, _ in of))
-    return tuple((words, change) for of in of_gaps for _, words, change in of)
+    gaps: dict[AblationRow, list[tuple[AblationReport, InterventionEffect, FrameworkGap]]] = {}
+    for one in found:
+        for gap in one.item.gaps if one.in_study else ():
+            for effect, change in _select_largest_shares(one, gap):
+                gaps.setdefault(change, []).append((one, effect, gap))
+    explained = [(*own[0][:2], [gap for *_, gap in own], change) for change, own in gaps.items()]
+    explained.sort(key=lambda entry: -max(entry[1].shares[gap.other].share for gap in entry[2]))
+    return tuple((describe(*entry), entry[-1]) for entry in explained)
 
 
 def _select_largest_shares(
@@ -298,24 +295,34 @@ def _select_largest_shares(
 
 
 def _format_explanation(
-    one: AblationReport, effect: InterventionEffect, gap: FrameworkGap, change: AblationRow
+    one: AblationReport,
+    effect: InterventionEffect,
+    gaps: Sequence[FrameworkGap],
+    change: AblationRow,
 ) -> str:
-    share = _format_share(effect.shares[gap.other], effect)
+    shares = " and ".join(
+        f"{_format_share(effect.shares[gap.other], effect)} of the gap to {get_label(gap.other)} "
+        f"of {_format_effect_size(gap.result)}"
+        for gap in gaps
+    )
     return (
-        f"{one.where}: {one.item.score_name} {change.effect}, which is {share} of the gap to "
-        f"{get_label(gap.other)} of {_format_effect_size(gap.result)}, n = "
+        f"{one.where}: {one.item.score_name} {change.effect}, which is {shares}, n = "
         f"{format_count(effect.result.n, 'pair')}, corrected {format_p_value(effect.p_holm)}, with"
     )
 
 
 def _format_short_explanation(
-    one: AblationReport, effect: InterventionEffect, gap: FrameworkGap, _: AblationRow
+    one: AblationReport, effect: InterventionEffect, gaps: Sequence[FrameworkGap], _: AblationRow
 ) -> str:
-    cell, share = one.item.cell, effect.shares[gap.other]
+    cell, shares = one.item.cell, [effect.shares[gap.other] for gap in gaps]
+    closed = " and ".join(
+        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its gap to "
+        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')})"
+        for gap, share in zip(gaps, shares, strict=True)
+    )
     return (
         f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env} closes "
-        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its gap to "
-        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')}) when it is changed by"
+        f"{closed} when it is changed by"
     )
 
 

@@ -93,6 +93,20 @@ def test_the_whole_page_tells_the_same_with_the_figure(published):
     assert section.count('<figure id="figure-ablation_') == 1
 
 
+def test_a_change_that_closes_two_gaps_is_one_sentence(target):
+    others = [
+        dataclasses.replace(run, id=dataclasses.replace(run.id, framework="torchrl"))
+        for run in target.runs
+        if run.id.framework == "cleanrl"
+    ]
+    found = make_reports(dataclasses.replace(target, runs=(*target.runs, *others)))
+    names = [[name for name, _ in change.parts] for _, change in find_explanations(found)]
+    assert len(names) == 2 and names[0] != names[1]
+    for is_short, words in ((True, "of its gap to"), (False, "of the gap to")):
+        for text, _ in find_explanations(found, is_short=is_short):
+            assert text.count(words) == 2 and "CleanRL" in text and "TorchRL" in text
+
+
 def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
     (one,) = make_reports(target)
     assert len(one.changes) == 6
