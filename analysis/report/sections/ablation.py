@@ -262,7 +262,7 @@ def find_explanations(
 
     Their effect is decided, and the whole interval of its share is above 0. For each gap these are
     the change with the largest share, and the single intervention with the largest share. Short
-    ones leave out sizes of effects and p-values.
+    ones have only the latter where there is one, and leave out sizes of effects and p-values.
 
     Returns:
         Effect of each change in words, with all such gaps, and the change.
@@ -271,7 +271,7 @@ def find_explanations(
     gaps: dict[AblationRow, list[tuple[AblationReport, InterventionEffect, FrameworkGap]]] = {}
     for one in found:
         for gap in one.item.gaps if one.in_study else ():
-            for effect, change in _select_largest_shares(one, gap):
+            for effect, change in _select_largest_shares(one, gap, is_short):
                 gaps.setdefault(change, []).append((one, effect, gap))
     explained = [(*own[0][:2], [gap for *_, gap in own], change) for change, own in gaps.items()]
     explained.sort(key=lambda entry: -max(entry[1].shares[gap.other].share for gap in entry[2]))
@@ -279,7 +279,7 @@ def find_explanations(
 
 
 def _select_largest_shares(
-    one: AblationReport, gap: FrameworkGap
+    one: AblationReport, gap: FrameworkGap, is_short: bool
 ) -> list[tuple[InterventionEffect, AblationRow]]:
     own = [
         (share.share, effect, change)
@@ -290,7 +290,8 @@ def _select_largest_shares(
         and share.low > 0
     ]
     singles = [found for found in own if len(found[2].parts) == 1]
-    picked = [max(group, key=lambda found: found[0]) for group in (own, singles) if group]
+    groups = [singles or own] if is_short else [own, singles]
+    picked = [max(group, key=lambda found: found[0]) for group in groups if group]
     return [(effect, change) for _, effect, change in dict.fromkeys(picked)]
 
 

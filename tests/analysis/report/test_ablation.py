@@ -102,8 +102,10 @@ def test_a_change_that_closes_two_gaps_is_one_sentence(target):
     found = make_reports(dataclasses.replace(target, runs=(*target.runs, *others)))
     names = [[name for name, _ in change.parts] for _, change in find_explanations(found)]
     assert len(names) == 2 and names[0] != names[1]
-    for is_short, words in ((True, "of its gap to"), (False, "of the gap to")):
-        for text, _ in find_explanations(found, is_short=is_short):
+    short = find_explanations(found, is_short=True)
+    assert [[name for name, _ in change.parts] for _, change in short] == names[1:]
+    for words, texts in (("of its gap to", short), ("of the gap to", find_explanations(found))):
+        for text, _ in texts:
             assert text.count(words) == 2 and "CleanRL" in text and "TorchRL" in text
 
 
