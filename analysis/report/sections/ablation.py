@@ -316,15 +316,15 @@ def _format_short_explanation(
     one: AblationReport, effect: InterventionEffect, gaps: Sequence[FrameworkGap], _: AblationRow
 ) -> str:
     cell, shares = one.item.cell, [effect.shares[gap.other] for gap in gaps]
-    closed = " and ".join(
-        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its gap to "
-        f"{get_label(gap.other)} (n = {format_count(share.n, 'pair')})"
+    changed = " and ".join(
+        f"{'closes' if gap.result.difference > 0 else 'loses'} "
+        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its "
+        f"{'gap to' if gap.result.difference > 0 else 'lead over'} {get_label(gap.other)} "
+        f"(n = {format_count(share.n, 'pair')})"
         for gap, share in zip(gaps, shares, strict=True)
     )
-    return (
-        f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env} closes "
-        f"{closed} when it is changed by"
-    )
+    where = f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env}"
+    return f"{where} {changed} when it is changed by"
 
 
 def list_explanations(

@@ -11,6 +11,7 @@ import pytest
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.report.render_markdown import render_blocks
+from parallax.analysis.report.sections import ablation
 from parallax.analysis.report.sections.ablation import (
     find_explanations,
     list_explanations,
@@ -107,6 +108,16 @@ def test_a_change_that_closes_two_gaps_is_one_sentence(target):
     for words, texts in (("of its gap to", short), ("of the gap to", find_explanations(found))):
         for text, _ in texts:
             assert text.count(words) == 2 and "CleanRL" in text and "TorchRL" in text
+
+
+def test_a_framework_that_is_ahead_loses_its_lead(target):
+    (one,) = make_reports(target)
+    (gap,), effect = one.item.gaps, one.item.effects[0]
+    ahead = dataclasses.replace(gap, result=dataclasses.replace(gap.result, difference=-1.0))
+    for each, words in ((gap, "closes"), (ahead, "loses")):
+        text = ablation._format_short_explanation(one, effect, [each], one.changes[0])
+        assert f"CartPole-v1 {words} " in text
+        assert f"of its {'gap to' if words == 'closes' else 'lead over'} CleanRL" in text
 
 
 def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
