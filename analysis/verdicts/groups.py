@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell, VariantKey
-from parallax.analysis.labels import LIBRARY_DEFAULTS, group_items
+from parallax.analysis.labels import LIBRARY_DEFAULTS, group_items, split_variant
 from parallax.analysis.stats.learning_curves import find_first_reach
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_moments
 from parallax.analysis.stats.survival import CensoredTimes
@@ -246,7 +246,7 @@ def find_main_variants(groups: Iterable[ScoreGroup]) -> frozenset[tuple[VariantK
 
 
 def _find_level(cell: StudyCell) -> str:
-    options = dict(part.partition("=")[::2] for part in cell.variant.split(","))
+    options = dict(part.partition("=")[::2] for part in split_variant(cell.variant))
     return options.get("alignment", "")
 
 
