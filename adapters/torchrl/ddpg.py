@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictSequential
-from torch import nn
 from torchrl.data import Bounded
 from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import AdditiveGaussianModule, OrnsteinUhlenbeckProcessModule
 from torchrl.objectives import DDPGLoss, SoftUpdate
 
-from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.loop import make_adam, make_components, train_off_policy
 from parallax.adapters.torchrl.networks import (
     build_action_spec,
     build_deterministic_actor,
@@ -51,9 +50,7 @@ class DDPGComponents:
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
-    seed_generators(native.settings["seed"])
-    with torch.device(context.device):
-        components = build_components(native.settings, context.task)
+    components = make_components(build_components, native, context)
     train_off_policy(
         *(native, context, make_env, monitor),
         components=components,
@@ -75,9 +72,17 @@ def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
         actor, critic, loss_function="l2", delay_actor=True, delay_value=True
     )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
+    parameters = {"actor": loss.actor_network_params, "critic": loss.value_network_params}
     optimizer = group_optimizers(
-        _make_adam(loss.actor_network_params, "actor", settings),
-        _make_adam(loss.value_network_params, "critic", settings),
+        *(
+            make_adam(
+                part.parameters(),
+                name,
+                settings,
+                weight_decay=settings[f"Adam({name}).weight_decay"],
+            )
+            for name, part in parameters.items()
+        )
     )
     targets = SoftUpdate(loss, eps=settings["SoftUpdate.eps"])
     delay = settings.get("loop.policy_delay", 1)
@@ -122,12 +127,3 @@ def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict
         "loss/critic": losses["loss_value"].detach(),
         "q/mean": losses["pred_value"].mean(),
     }
-
-
-def _make_adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
-    return torch.optim.Adam(
-        network.parameters(),
-        lr=settings[f"Adam({name}).lr"],
-        eps=settings["Adam.eps"],
-        weight_decay=settings[f"Adam({name}).weight_decay"],
-    )

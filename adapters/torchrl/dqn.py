@@ -16,7 +16,7 @@ from torchrl.objectives import DQNLoss
 from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.networks import DuelingHead, build_linear_layers, count_features
-from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.loop import make_components, train_off_policy
 from parallax.adapters.torchrl.networks import build_convolutions, build_periodic_targets
 from parallax.adapters.torchrl.replay import get_loss_class
 from parallax.envs.tasks import Task
@@ -69,9 +69,7 @@ class _StepwiseExploration(EGreedyModule):  # type: ignore[misc]
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
-    seed_generators(native.settings["seed"])
-    with torch.device(context.device):
-        components = build_components(native.settings, context.task)
+    components = make_components(build_components, native, context)
     train_off_policy(
         *(native, context, make_env, monitor),
         components=components,

@@ -2,8 +2,8 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -24,16 +24,38 @@ from parallax.adapters.torchrl.replay import (
     record_buffer_cost,
 )
 from parallax.adapters.torchrl.versions import Collector
+from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import COMPILE
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext
 from parallax.harness.contract.state_codec import ObjectCodec, State
 from parallax.harness.contract.translation import NativeConfig
+
+_Components = TypeVar("_Components")
 
 
 def seed_generators(seed: int) -> None:
     """Seed the two global generators that TorchRL draws from."""
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
+
+
+def make_components(
+    build: Callable[[Mapping[str, Any], Task], _Components],
+    native: NativeConfig,
+    context: RunContext,
+) -> _Components:
+    """Seed the generators, then build networks, losses and optimisers on the run's device."""
+    seed_generators(native.settings["seed"])
+    with torch.device(context.device):
+        return build(native.settings, context.task)
+
+
+def make_adam(
+    parameters: Iterable[torch.Tensor], name: str, settings: Mapping[str, Any], **options: float
+) -> torch.optim.Optimizer:
+    """Return Adam for one network; options go before those of all networks."""
+    shared = {"lr": settings[f"Adam({name}).lr"], "eps": settings["Adam.eps"]}
+    return torch.optim.Adam(parameters, **(shared | options))
 
 
 def make_collector(

@@ -38,9 +38,9 @@ from parallax.adapters.torchrl.loop import (
     MetricMeans,
     compile_update,
     make_collector,
+    make_components,
     make_loop_checkpointable,
     mark_truncations,
-    seed_generators,
 )
 from parallax.adapters.torchrl.networks import (
     attach_monitor,
@@ -185,9 +185,7 @@ NETWORKS = ("actor_network", "critic_network")
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
     settings = native.settings
-    seed_generators(settings["seed"])
-    with torch.device(context.device):
-        components = build_components(settings, context.task)
+    components = make_components(build_components, native, context)
     transforms = RewardSum(), StepCounter(), DoubleToFloat()
     collector = make_collector(
         make_env,

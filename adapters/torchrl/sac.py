@@ -12,7 +12,7 @@ from torchrl.envs import DoubleToFloat, ExplorationType, InitTracker, RewardSum,
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal
 from torchrl.objectives import SACLoss, SoftUpdate
 
-from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.loop import make_adam, make_components, train_off_policy
 from parallax.adapters.torchrl.networks import build_action_spec, build_q_network
 from parallax.adapters.torchrl.replay import get_loss_class, select_vmap_option
 from parallax.adapters.torchrl.versions import group_optimizers
@@ -43,9 +43,7 @@ class SACComponents:
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
-    seed_generators(native.settings["seed"])
-    with torch.device(context.device):
-        components = build_components(native.settings, context.task)
+    components = make_components(build_components, native, context)
     train_off_policy(
         *(native, context, make_env, monitor),
         components=components,
@@ -71,12 +69,10 @@ def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
     )
     loss.make_value_estimator(gamma=settings["make_value_estimator.gamma"])
     optimizer = group_optimizers(
-        _make_adam(loss.actor_network_params.parameters(), "actor", settings, settings["Adam.eps"]),
-        _make_adam(
-            loss.qvalue_network_params.parameters(), "critic", settings, settings["Adam.eps"]
-        ),
+        make_adam(loss.actor_network_params.parameters(), "actor", settings),
+        make_adam(loss.qvalue_network_params.parameters(), "critic", settings),
         # Upstream passes no eps to the temperature's Adam, so it has torch's default.
-        _make_adam([loss.log_alpha], "alpha", settings, 1e-8),
+        make_adam([loss.log_alpha], "alpha", settings, eps=1e-8),
     )
     return SACComponents(
         actor,
@@ -148,9 +144,3 @@ def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
         distribution_kwargs={"low": spec.space.low, "high": spec.space.high, "tanh_loc": False},
         default_interaction_type=ExplorationType.RANDOM,
     )
-
-
-def _make_adam(
-    parameters: Any, name: str, settings: Mapping[str, Any], eps: float
-) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=settings[f"Adam({name}).lr"], eps=eps)

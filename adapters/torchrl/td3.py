@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictSequential
-from torch import nn
 from torchrl.envs import DoubleToFloat, InitTracker, RewardSum, StepCounter
 from torchrl.modules import AdditiveGaussianModule
 from torchrl.objectives import SoftUpdate, TD3Loss
 
-from parallax.adapters.torchrl.loop import seed_generators, train_off_policy
+from parallax.adapters.torchrl.loop import make_adam, make_components, train_off_policy
 from parallax.adapters.torchrl.networks import (
     build_action_spec,
     build_deterministic_actor,
@@ -47,9 +46,7 @@ class TD3Components:
 
 def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor) -> None:
     """Train to the end."""
-    seed_generators(native.settings["seed"])
-    with torch.device(context.device):
-        components = build_components(native.settings, context.task)
+    components = make_components(build_components, native, context)
     train_off_policy(
         *(native, context, make_env, monitor),
         components=components,
@@ -82,8 +79,8 @@ def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
         actor=actor,
         explorer=TensorDictSequential(actor, noise),
         loss=loss,
-        actor_optimizer=_make_adam(loss.actor_network_params, "actor", settings),
-        critic_optimizer=_make_adam(loss.qvalue_network_params, "critic", settings),
+        actor_optimizer=make_adam(loss.actor_network_params.parameters(), "actor", settings),
+        critic_optimizer=make_adam(loss.qvalue_network_params.parameters(), "critic", settings),
         targets=SoftUpdate(loss, eps=settings["SoftUpdate.eps"]),
         policy_delay=settings["script.policy_update_delay"],
     )
@@ -115,8 +112,3 @@ def _take_gradient_step(loss: torch.Tensor, optimizer: torch.optim.Optimizer) ->
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-
-
-def _make_adam(network: nn.Module, name: str, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
-    rate = settings[f"Adam({name}).lr"]
-    return torch.optim.Adam(network.parameters(), lr=rate, eps=settings["Adam.eps"])

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.figures.style import SeriesStyle, get_framework_styles
 from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.stats.decomposition import SHARE_NAMES
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
     LevelDecomposition,
@@ -65,7 +66,8 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
     if results.decomposition:
         caption += (
             " Bottom: what explains the variance of scores at own hyperparameters, with 95% "
-            "bootstrap intervals; estimates can be below 0."
+            "bootstrap intervals; estimates can be below 0. Remaining differences are those at "
+            "equal hyperparameters."
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"
@@ -78,7 +80,7 @@ def draw_level_figure(results: LevelResults) -> Figure:
     shares = results.decomposition
     heights = {task: _HEAD + len(levels) * _STRIP for task, levels in rows.items()}
     strips = sum(heights.values())
-    top, bottom = 0.42, 0.36 + (0.62 + 4 * _BAR if shares else 0.0)
+    top, bottom = 0.42, 0.36 + (0.62 + len(list_share_rows(shares)) * _BAR if shares else 0.0)
     height = top + strips + bottom
     figure = Figure(figsize=(_WIDTH, height))
     axis = figure.add_axes(
@@ -206,22 +208,25 @@ def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
     )
 
 
+# The variance shares in reading order; the second is the sum of the two parts that follow it.
 SHARE_LABELS = {
     "hyperparameters": "hyperparameters",
+    "equal": "remaining differences",
     "code": "known update code",
     "residual": "other code",
     "seeds": "seeds",
 }
-_SHARE_COLORS = {"hyperparameters": "0.25", "code": "0.45", "residual": "0.7", "seeds": "0.82"}
+_PARTS = ("code", "residual")
+_SHARE_COLORS = dict(zip(SHARE_LABELS, ("0.25", "0.45", "0.7", "0.7", "0.82"), strict=True))
 
 
 def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> None:
-    axis = figure.add_axes(
-        (_LEFT / _WIDTH, 0.3 / height, 1 - (_LEFT + _RIGHT) / _WIDTH, 4 * _BAR / height)
-    )
     rows = list_share_rows(found)
+    width, size = 1 - (_LEFT + _RIGHT) / _WIDTH, len(rows) * _BAR / height
+    axis = figure.add_axes((_LEFT / _WIDTH, 0.3 / height, width, size))
     for number, (name, value, low, high) in enumerate(rows):
-        axis.barh(number, value, height=0.62, color=_SHARE_COLORS[name], zorder=2)
+        thick = 0.35 if name in _PARTS and found.has_lockstep else 0.62
+        axis.barh(number, value, height=thick, color=_SHARE_COLORS[name], zorder=2)
         axis.plot([max(low, -1.0), min(high, 2.0)], [number] * 2, color="black", linewidth=0.9)
         axis.text(
             1.02,
@@ -241,14 +246,12 @@ def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> No
 
 
 def list_share_rows(found: LevelDecomposition) -> list[tuple[str, float, float, float]]:
-    """Return each share's name, estimate and interval; no residual without runs at `lockstep`."""
+    """Return each share's name, estimate and interval; no parts without runs at `lockstep`."""
     shares = found.shares
+    rows = np.column_stack([shares.shares.array, shares.low, shares.high]).tolist()
+    values = {**dict(zip(SHARE_NAMES, rows, strict=True)), "equal": shares.equal}
     return [
-        (name, float(value), float(low), float(high))
-        for name, value, low, high in zip(
-            SHARE_LABELS, shares.shares.array, shares.low, shares.high, strict=True
-        )
-        if name != "residual" or found.has_lockstep
+        (name, *values[name]) for name in SHARE_LABELS if found.has_lockstep or name not in _PARTS
     ]
 
 
@@ -261,5 +264,5 @@ def format_share(value: float, low: float, high: float) -> str:
 
 
 def name_share(name: str, found: LevelDecomposition) -> str:
-    """Return the name of a share on pages."""
-    return "code and all else" if name == "code" and not found.has_lockstep else SHARE_LABELS[name]
+    """Return the name of a share on pages; parts of the remaining differences say so."""
+    return ("of these, " if name in _PARTS and found.has_lockstep else "") + SHARE_LABELS[name]

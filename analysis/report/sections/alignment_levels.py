@@ -404,8 +404,21 @@ def _describe_control(results: LevelResults) -> str:
         return "There are no runs with equal updates yet."
     return (
         "Control: at equal updates initial weights and random numbers differ. Spread: "
-        f"{'; '.join(parts)}."
+        f"{'; '.join(parts)}.{_describe_rises(results)}"
     )
+
+
+def _describe_rises(results: LevelResults) -> str:
+    """Return where the spread is larger at equal updates than at equal hyperparameters."""
+    rises = []
+    for task, levels in results.by_task.items():
+        before, after = levels.get(_COMPARED), levels.get("lockstep")
+        if before and after and after.spread > before.spread:
+            apart = after.interval[0] > before.interval[1]
+            rises.append(f"{_name_task(task)} (intervals {'do not ' * apart}overlap)")
+    why = "by chance, or since a difference that was removed had offset one that is left"
+    where = f" It is larger than at equal hyperparameters for {', '.join(rises)}: {why}."
+    return where if rises else ""
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:

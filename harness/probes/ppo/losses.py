@@ -165,26 +165,24 @@ def _measure_log_std_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(get_gradient(step, "policy.log_std").ravel(), expected)
 
 
+# Weights of a loss are solved from float32 gradients, hence the wider tolerance.
+_make_loss_probe = functools.partial(Probe, tolerance=1e-3, events=(POLICY_LOSS,))
 POLICY_PROBES: Sequence[Probe] = (
-    Probe(
+    _make_loss_probe(
         "ppo.advantage_normalisation",
         "How are advantages standardised?",
         f"{PPO_CODE}: within the minibatch, by numpy's deviation (n)",
         "weight of each transition in the first minibatch's policy loss",
         _measure_advantage_normalization,
         make_relation_description("weight of the advantage"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
-    Probe(
+    _make_loss_probe(
         "ppo.policy_loss",
         "What is the gradient of the policy loss, at ratios other than 1?",
         f"{PPO_PAPER}, eq. 7",
         "derivative of the objective by the log ratio, times the minibatch size",
         _measure_surrogate,
         make_relation_description("pull on the policy"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.policy_gradient_direction",
@@ -196,15 +194,13 @@ POLICY_PROBES: Sequence[Probe] = (
         tolerance=2e-3,
         events=(POLICY_LOSS,),
     ),
-    Probe(
+    _make_loss_probe(
         "ppo.std_gradient",
         "What is the gradient of the policy loss by the standard deviation?",
         f"{PPO_PAPER}, eq. 7: by the log-probability of a Gaussian",
         "derivative of the loss by each log standard deviation",
         _measure_log_std_gradient,
         make_relation_description("pull on the log standard deviation"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
 )
 
@@ -298,7 +294,7 @@ def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 VALUE_PROBES: Sequence[Probe] = (
-    Probe(
+    _make_loss_probe(
         "ppo.value_loss_factor",
         "How large is the value loss, by its second derivative?",
         f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
@@ -306,28 +302,22 @@ VALUE_PROBES: Sequence[Probe] = (
         "smallest, median and largest",
         _measure_value_loss,
         make_relation_description("pull on the value"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
-    Probe(
+    _make_loss_probe(
         "ppo.value_clipping",
         "What is the gradient of the clipped value loss?",
         f"{PPO_CODE}: the larger of the clipped and the plain squared error",
         "derivative of the value loss by a prediction, over its second derivative",
         _measure_value_clipping,
         make_relation_description("pull on the value"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
-    Probe(
+    _make_loss_probe(
         "ppo.entropy_bonus",
         "What is the gradient of the entropy bonus by the log standard deviation?",
         f"{PPO_PAPER}, eq. 9: ent_coef times the entropy of the Gaussian is added to the objective",
         "derivative of the loss by each log standard deviation, over ent_coef",
         _measure_entropy_gradient,
         make_relation_description("pull of the entropy bonus"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
     Probe(
         "ppo.total_loss",
@@ -508,17 +498,15 @@ def _read_value_minibatch(
 
 
 LATER_ROLLOUT_PROBES: Sequence[Probe] = (
-    Probe(
+    _make_loss_probe(
         "ppo.later_policy_loss",
         "What is the gradient of the policy loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 7, with ratios to the policy that collected the rollout",
         "derivative of the objective by the log ratio, times the minibatch size",
         _make_rollouts_measure("policy", _compare_policy_slopes, _explain_policy_slopes),
         make_relation_description("pull on the policy"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
-    Probe(
+    _make_loss_probe(
         "ppo.later_value_loss",
         "What is the gradient of the value loss in each of three rollouts?",
         f"{PPO_PAPER}, eq. 9: vf_coef times the mean squared error",
@@ -527,7 +515,5 @@ LATER_ROLLOUT_PROBES: Sequence[Probe] = (
             "value", _compare_value_slopes, functools.partial(_explain_value_slopes, False)
         ),
         make_relation_description("pull on the value"),
-        tolerance=1e-3,
-        events=(POLICY_LOSS,),
     ),
 )

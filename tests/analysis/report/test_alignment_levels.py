@@ -9,6 +9,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import (
     describe_spread,
     draw_level_figure,
+    list_share_rows,
     name_share,
 )
 from parallax.analysis.report.document import Document
@@ -64,7 +65,9 @@ def test_the_answer_names_what_is_shown():
 def test_without_lockstep_code_is_not_separated():
     results = make_results([make_spread(level) for level in LEVELS[:2]])
     assert not results.decomposition.has_lockstep
-    assert name_share("code", results.decomposition) == "code and all else"
+    rows = list_share_rows(results.decomposition)
+    assert [name for name, *_ in rows] == ["hyperparameters", "equal", "seeds"]
+    assert sum(value for _, value, *_ in rows) == pytest.approx(1)
     shares = results.decomposition.shares
     assert shares.equal[0] == pytest.approx(shares.shares.code)
     assert f"{round(100 * shares.equal[0])}% [" in describe_shares(results)
@@ -80,6 +83,27 @@ def test_without_lockstep_code_is_not_separated():
 )
 def test_an_answer_that_is_not_there_says_why(spreads, words):
     assert words in describe_shares(make_results(spreads))
+
+
+def test_remaining_differences_are_shown_with_their_two_parts():
+    found = make_results([make_spread(level) for level in LEVELS]).decomposition
+    rows = {name_share(name, found): value for name, value, *_ in list_share_rows(found)}
+    parts = rows["of these, known update code"] + rows["of these, other code"]
+    assert rows["remaining differences"] == pytest.approx(parts)
+    rest = rows["hyperparameters"] + rows["seeds"]
+    assert rest + rows["remaining differences"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("shift", "words"), [(0.05, None), (0.12, "(intervals overlap)"), (9, "(intervals do not")]
+)
+def test_a_spread_that_is_larger_at_equal_updates_is_named(shift, words):
+    spreads = [make_spread("defaults"), make_spread("exact"), make_spread("lockstep", shift=shift)]
+    if shift > 1:
+        spreads[2] = dataclasses.replace(spreads[2], interval=(0.9, 1.0))
+    page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
+    assert ("larger than at equal hyperparameters for PPO on Task-v0" in page) == bool(words)
+    assert words is None or words in page
 
 
 def test_findings_are_short_and_few():
