@@ -245,7 +245,8 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
             if number == 0
             else ([], [], [])
         )
-        found += alignment_levels.make_level_blocks(one, figures, causes, reached)
+        crossed = study.material.crossed if number == 0 else ()
+        found += alignment_levels.make_level_blocks(one, figures, causes, reached, crossed)
     return [*found, *map(alignment_levels.make_crossed_section, study.material.crossed)]
 
 
@@ -351,7 +352,8 @@ def _make_commands_section(study: StudyPublication) -> ReportSection:
             f"parallax study pack results/{shlex.quote(names[0])} "
             f"--output {shlex.quote(study.source)}"
         )
-        blocks += ["The runs, and the file that holds them:", CodeBlock((*training, packing))]
+        whose = "The runs" if study.grid else "All planned runs, by the code that is installed"
+        blocks += [f"{whose}, and the file that holds them:", CodeBlock((*training, packing))]
     again = f"parallax run reproduce {shlex.quote(study.source)} --runs 5 --seed 0"
     blocks += [
         "Some of the runs once more, drawn at random and compared bit for bit:",

@@ -9,9 +9,11 @@ the results say nothing about other frameworks.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from parallax.analysis.stats.moments import FloatArray
 
@@ -71,6 +73,11 @@ class ShareIntervals:
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     equal: tuple[float, float, float] = (math.nan, math.nan, math.nan)
+
+    @property
+    def own(self) -> tuple[float, float, float]:
+        """Share of hyperparameters: estimate, lower and upper bound."""
+        return self.shares.hyperparameters, float(self.low[0]), float(self.high[0])
 
 
 def estimate_framework_variance(scores: Scores) -> FrameworkVariance:
@@ -146,10 +153,12 @@ def decompose_spread(
 
     Without scores at `lockstep` the residual is unknown: it is set to 0, and the whole variance
     that remains at equal hyperparameters is attributed to code. `levels` has the scores at
-    `defaults`, `exact` and `lockstep`.
+    `defaults`, `exact` and `lockstep`, with tasks and frameworks in the same order. A framework
+    with equal scores at two levels has the same runs there, which are resampled together.
     """
+    drawn: _DrawnRows = {}
     found = [
-        _bootstrap_framework_variance(levels[name], generator, resamples)
+        _bootstrap_framework_variance(levels[name], generator, resamples, drawn)
         if name in levels
         else _BootstrappedVariance(*(np.zeros(size) for size in (2, 2, (resamples, 2))))
         for name in ("defaults", "exact", "lockstep")
@@ -186,6 +195,32 @@ def compute_spread_interval(
     return low, high
 
 
+def compute_framework_p(
+    groups: Sequence[NDArray[np.float64]], generator: np.random.Generator, permutations: int = 4999
+) -> float:
+    """Compute the p-value of "all frameworks score alike": F test, runs permuted between them.
+
+    Args:
+        groups: At least two frameworks of one task, float64[n] each.
+        generator: Source of the permutations.
+        permutations: Their number.
+
+    Returns:
+        NaN if all scores are equal, or each framework has one.
+    """
+    if max(map(len, groups)) < 2 or np.ptp(np.concatenate(groups)) == 0:
+        return math.nan
+    result = stats.permutation_test(
+        groups,
+        lambda *parts, axis: stats.f_oneway(*parts, axis=axis).statistic,
+        alternative="greater",
+        vectorized=True,
+        n_resamples=permutations,
+        rng=generator,
+    )
+    return float(result.pvalue)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _BootstrappedVariance:
     """Variance between and within frameworks: estimates, bootstrap draws, and their true values.
@@ -216,25 +251,33 @@ def _compute_basic_interval(
     return estimate - above, estimate - below
 
 
+_DrawnRows: TypeAlias = dict[tuple[int, int, bytes], NDArray[np.int64]]
+
+
 def _bootstrap_framework_variance(
-    scores: Scores, generator: np.random.Generator, resamples: int
+    scores: Scores, generator: np.random.Generator, resamples: int, drawn: _DrawnRows | None = None
 ) -> _BootstrappedVariance:
     """Resample seeds within each task and framework.
+
+    `drawn` collects the rows that were drawn, by task, framework and scores.
 
     Deviations of n seeds from their mean are scaled by sqrt(n / (n - 1)). Otherwise the variance
     of resamples is too small by a factor (n - 1) / n (Davison & Hinkley 1997, section 2.4).
     """
-    estimate = estimate_framework_variance(scores)
+    estimate, drawn = estimate_framework_variance(scores), {} if drawn is None else drawn
     world, draws = np.zeros(2), np.zeros((resamples, 2))
-    for task in scores:
+    for place, task in enumerate(scores):
         counts = np.array([len(group) for group in task])
         means, squares = np.empty((2, resamples, len(task)))
         for number, group in enumerate(task):
             n = len(group)
             wide = group.mean() + (group - group.mean()) * np.sqrt(n / (n - 1))
-            drawn = wide[generator.integers(n, size=(resamples, n))]
-            means[:, number] = drawn.mean(axis=1)
-            squares[:, number] = drawn.var(axis=1) * n
+            key = place, number, group.tobytes()
+            if key not in drawn:
+                drawn[key] = generator.integers(n, size=(resamples, n))
+            values = wide[drawn[key]]
+            means[:, number] = values.mean(axis=1)
+            squares[:, number] = values.var(axis=1) * n
         draws += np.stack(_estimate_components(counts, means, squares), axis=1)
         world[0] += np.var([group.mean() for group in task], ddof=1)
         degrees = counts - 1
@@ -285,6 +328,41 @@ def estimate_crossed_variance(scores: NDArray[np.float64]) -> CrossedVariance:
         implementation=float((ms_implementation - ms_interaction) / (recipes * seeds)),
         interaction=float((ms_interaction - ms_seeds) / seeds),
         seeds=float(ms_seeds),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecipeShares:
+    """Shares of the variance with each framework's own recipe, from all recipes in all frameworks.
+
+    Attributes:
+        own: Share of differences between frameworks, each with its own recipe.
+        equal: Share of differences between frameworks that all have one recipe,
+            float64[recipes].
+        recipes: Share of differences between recipes in one framework, mean over frameworks.
+    """
+
+    own: float
+    equal: NDArray[np.float64]
+    recipes: float
+
+
+def estimate_recipe_shares(scores: NDArray[np.float64]) -> RecipeShares:
+    """Estimate what is left between frameworks, by the recipe that all of them are given.
+
+    Args:
+        scores: float64[recipes, frameworks, seeds]; recipe i is that of framework i.
+    """
+
+    def estimate_between(groups: NDArray[np.float64]) -> float:
+        return estimate_framework_variance([list(groups)]).between
+
+    own = estimate_framework_variance([[scores[i, i] for i in range(len(scores))]])
+    total = own.between + own.within
+    return RecipeShares(
+        own.between / total,
+        np.array([estimate_between(row) for row in scores]) / total,
+        float(np.mean([estimate_between(column) for column in scores.swapaxes(0, 1)])) / total,
     )
 
 

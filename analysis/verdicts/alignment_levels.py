@@ -7,14 +7,16 @@ from code and how much from seeds. It needs runs of the same tasks at `defaults`
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     ShareIntervals,
+    compute_framework_p,
     compute_spread_interval,
     decompose_spread,
     estimate_framework_variance,
@@ -62,6 +64,7 @@ class LevelSpread:
             without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
         interval: Bootstrap interval of `spread`; NaN without `variance`.
+        p: p-value of "all frameworks score alike" (permuted F test); NaN without `variance`.
     """
 
     task: LevelTask
@@ -73,6 +76,7 @@ class LevelSpread:
     learned: Mapping[str, int]
     variance: FrameworkVariance | None
     interval: tuple[float, float] = (np.nan, np.nan)
+    p: float = np.nan
 
     @property
     def spread(self) -> float:
@@ -103,6 +107,8 @@ class LevelDecomposition:
             from what remains between frameworks with equal updates.
         shares: Over all tasks, with intervals.
         alone: Shares of each task by itself, and its part of the variance of all tasks.
+        by_algorithm: Shares of the tasks of an algorithm with several, and of all others.
+        equal_weights: Shares where every task has the same variance at own hyperparameters.
     """
 
     tasks: tuple[LevelTask, ...]
@@ -114,6 +120,10 @@ class LevelDecomposition:
     alone: Mapping[LevelTask, tuple[ShareIntervals, float]] = dataclasses.field(
         default_factory=dict
     )
+    by_algorithm: Mapping[str, tuple[ShareIntervals, ShareIntervals]] = dataclasses.field(
+        default_factory=dict
+    )
+    equal_weights: ShareIntervals | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -311,7 +321,8 @@ def _add_interval(spread: LevelSpread, generator: np.random.Generator) -> LevelS
     several = [values for values in spread.scores.values() if len(values) >= MIN_SEEDS]
     if spread.variance is None:
         return spread
-    return dataclasses.replace(spread, interval=compute_spread_interval([several], generator))
+    interval = compute_spread_interval([several], generator)
+    return dataclasses.replace(spread, interval=interval, p=compute_framework_p(several, generator))
 
 
 def decompose_levels(
@@ -338,10 +349,15 @@ def decompose_levels(
     else:
         return None
 
-    def decompose(tasks: Sequence[LevelTask], without: str = "") -> ShareIntervals:
+    def list_scores(task: LevelTask, level: str, without: str = "") -> list[FloatArray]:
+        return [by_task[task][level].scores[name] for name in names[task] if name != without]
+
+    def decompose(
+        tasks: Sequence[LevelTask], without: str = "", units: Mapping[LevelTask, float] = {}
+    ) -> ShareIntervals:
         scores = {
             level: [
-                [by_task[task][level].scores[name] for name in names[task] if name != without]
+                [one / units.get(task, 1.0) for one in list_scores(task, level, without)]
                 for task in tasks
             ]
             for level in levels
@@ -354,6 +370,9 @@ def decompose_levels(
     shares = decompose(tasks)
     if np.isnan(shares.shares.hyperparameters):
         return None
+    own = {task: estimate_framework_variance([list_scores(task, "defaults")]) for task in tasks}
+    totals = {task: one.between + one.within for task, one in own.items()}
+    units = {task: float(np.sqrt(total)) for task, total in totals.items() if total > 0}
     return LevelDecomposition(
         tuple(tasks),
         tuple(frameworks),
@@ -365,24 +384,14 @@ def decompose_levels(
             for task in tasks
             if len(tasks) > 1
         },
-        _decompose_alone(tasks, by_task, names, decompose),
+        {task: (decompose([task]), totals[task] / sum(totals.values())) for task in tasks},
+        {
+            algorithm: (decompose(items), decompose([one for one in tasks if one not in items]))
+            for algorithm, items in group_items(tasks, lambda task: task.algorithm).items()
+            if 1 < len(items) < len(tasks)
+        },
+        decompose(tasks, units=units) if len(tasks) > 1 else None,
     )
-
-
-def _decompose_alone(
-    tasks: Sequence[LevelTask],
-    by_task: Mapping[LevelTask, Mapping[str, LevelSpread]],
-    names: Mapping[LevelTask, Sequence[str]],
-    decompose: Callable[[Sequence[LevelTask]], ShareIntervals],
-) -> dict[LevelTask, tuple[ShareIntervals, float]]:
-    """Return the shares of each task, and its part of the variance at own hyperparameters."""
-    totals = {}
-    for task in tasks:
-        own = by_task[task]["defaults"].scores
-        found = estimate_framework_variance([[own[name] for name in names[task]]])
-        totals[task] = found.between + found.within
-    whole = sum(totals.values())
-    return {task: (decompose([task]), totals[task] / whole) for task in tasks}
 
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:

@@ -15,9 +15,11 @@ import numpy as np
 from parallax.analysis.data.runs import CompletedRun, StudyCell
 from parallax.analysis.stats.decomposition import (
     CrossedVariance,
+    RecipeShares,
     VarianceComponents,
     estimate_components,
     estimate_crossed_variance,
+    estimate_recipe_shares,
 )
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import find_solved_scale
@@ -130,6 +132,12 @@ class CrossedDesign:
     variance: CrossedVariance
     low: FloatArray
     high: FloatArray
+
+    @property
+    def shares(self) -> RecipeShares | None:
+        """Shares of what is left between frameworks; None unless each recipe is of a framework."""
+        same = self.recipes == self.frameworks
+        return estimate_recipe_shares(self.scores) if same else None
 
 
 def judge_crossed_designs(

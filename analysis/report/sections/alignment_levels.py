@@ -39,7 +39,6 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     collect_reaching_times,
     compare_reaching_times,
-    find_common_frameworks,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.run_differences import list_remaining_differences
@@ -64,15 +63,17 @@ def make_level_blocks(
     figures: Sequence[Block] = (),
     causes: Sequence[Block] = (),
     reached: Sequence[Block] = (),
+    crossed: Sequence[CrossedDesign] = (),
 ) -> tuple[Block, ...]:
     """Return the answer, the figure, the findings, and the tables behind them.
 
     Figures follow the answer, causes the findings, `reached` the table for choosing a framework.
     """
+    recipes = tuple(filter(None, map(describe_recipe_dependence, crossed)))
     return (
         (Strong(describe_shares(results)),),
         *figures,
-        Listing(list_level_findings(results)),
+        Listing((*list_level_findings(results), *recipes)),
         *causes,
         ReportSection(
             CHOICE_HEADING, (*make_choice_blocks(results), *reached, *make_reaching_blocks(results))
@@ -95,12 +96,12 @@ def describe_shares(results: LevelResults) -> str:
         if not lacking:
             why = "too few runs at both levels of one task, or all scores are equal"
         return f"Not answered yet: {why}."
-    rows = {name: (value, low, high) for name, value, low, high in list_share_rows(found)}
-    own, left = rows["hyperparameters"], found.shares.equal
+    own, left = found.shares.own, found.shares.equal
     answer = (
-        f"different hyperparameters explain {format_share(*own)} of the variance of scores between "
-        f"runs of these {len(found.frameworks)} frameworks; differences that remain at equal "
-        f"hyperparameters explain {format_share(*left)}"
+        f"different hyperparameters explain {format_share(*own)} of the variance of scores "
+        f"({results.endpoint.partition(' (')[0]}) between runs of these {len(found.frameworks)} "
+        "frameworks; differences that remain at equal hyperparameters explain "
+        f"{format_share(*left)}"
     )
     scope, sentence = _describe_scope(results, found), answer[0].upper() + answer[1:]
     if own[1] <= 0 and left[1] <= 0:
@@ -129,44 +130,62 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     """Return at most three findings of at most 30 words, by a rule and never by hand.
 
-    The first is on the task whose intervals of the spread are furthest apart between own and equal
-    hyperparameters, the second on the largest spread that is left, the third on the share of runs
-    that learned.
+    They say how far the shares depend on the algorithm, on one framework and on the endpoint. A
+    study too small for one of them has the largest spread at equal hyperparameters instead.
     """
-    rows = results.by_task
-    both = [
-        (task, levels["defaults"], levels[_COMPARED])
-        for task, levels in rows.items()
-        if find_common_frameworks(levels, LEVELS[:2])
-    ]
-    found = []
-    if both:
-        task, own, equal = max(both, key=_measure_separation)
-        found.append(
-            f"{_name_task(task)}: the spread between frameworks is {_format_spread(own)} with own "
-            f"and {_format_spread(equal)} with equal hyperparameters (0 does nothing, 1 solved)."
-        )
-    exact = [levels[_COMPARED] for levels in rows.values() if _COMPARED in levels]
+    found = results.decomposition
+    texts = []
+    if found and found.by_algorithm:
+        texts.append(_describe_algorithm(found))
+    if found and found.without_framework:
+        texts.append(_describe_sensitivity(found))
+    if results.secondary and results.secondary.tasks == (found and found.tasks):
+        texts.append(_describe_secondary(results.secondary))
+    exact = [levels[_COMPARED] for levels in results.by_task.values() if _COMPARED in levels]
     known = [spread for spread in exact if spread.variance is not None]
     if known:
         most = max(known, key=lambda spread: spread.spread)
-        found.append(
+        texts.append(
             f"At equal hyperparameters, {_name_task(most.task)} has the largest spread: "
-            f"{_format_spread(most)}; "
-            + ("it is above 0." if most.interval[0] > 0 else "a difference is not shown.")
+            f"{_format_spread(most)}; frameworks "
+            f"{'differ' if most.p < _ALPHA else 'are not shown to differ'}."
         )
-    if results.decomposition and results.decomposition.without_framework:
-        found.append(_describe_sensitivity(results.decomposition))
-    elif exact:
-        found.append(_describe_learned(exact))
-    return tuple(found[:_MAX_FINDINGS])
+    if exact:
+        texts.append(_describe_learned(exact))
+    return tuple(texts[:_MAX_FINDINGS])
 
 
-def _measure_separation(row: tuple[LevelTask, LevelSpread, LevelSpread]) -> float:
-    """Return the distance from the interval at equal hyperparameters up to that at own ones."""
-    _, own, equal = row
-    distance = own.interval[0] - equal.interval[1]
-    return -math.inf if math.isnan(distance) else distance
+def _describe_algorithm(found: LevelDecomposition) -> str:
+    """Return the shares of the algorithm with the most tasks, and of all others."""
+    counts = collections.Counter(task.algorithm for task in found.tasks)
+    name = max(found.by_algorithm, key=lambda one: counts[one])
+    only, others = found.by_algorithm[name]
+    return (
+        f"{get_label(name)}: hyperparameters {format_share(*only.own)}, remaining "
+        f"{format_share(*only.equal)}. Other algorithms: {format_share(*others.own)} and "
+        f"{format_share(*others.equal)}."
+    )
+
+
+def _describe_secondary(found: LevelDecomposition) -> str:
+    share = found.shares.equal
+    shown = "above 0" if share[1] > 0 else "not shown to be above 0"
+    return (
+        f"By the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, not over all "
+        f"of training, remaining differences explain {format_share(*share)}: {shown}."
+    )
+
+
+def describe_recipe_dependence(design: CrossedDesign) -> str:
+    """Return how far the remaining share depends on the recipe; empty if that is not known."""
+    if design.shares is None:
+        return ""
+    low, high = design.shares.equal.min(), design.shares.equal.max()
+    return (
+        f"{get_label(design.algorithm)} on {design.env}: remaining differences explain {low:.0%} "
+        f"to {high:.0%}, by the framework whose recipe all are given "
+        f"(n = {design.scores.shape[2]} each)."
+    )
 
 
 def _format_spread(spread: LevelSpread) -> str:
@@ -175,16 +194,18 @@ def _format_spread(spread: LevelSpread) -> str:
 
 
 def _describe_sensitivity(found: LevelDecomposition) -> str:
-    """Return how far the share of hyperparameters moves if one framework is left out."""
-    values = {
-        name: round(100 * one.shares.hyperparameters)
+    """Return the shares without the framework that changes the remaining share most."""
+    known = {
+        name: one
         for name, one in found.without_framework.items()
         if not math.isnan(one.shares.hyperparameters)
     }
-    least, most = (choose(values, key=lambda name: values[name]) for choose in (min, max))
+    name, shares = max(
+        known.items(), key=lambda item: abs(item[1].equal[0] - found.shares.equal[0])
+    )
     return (
-        f"If one framework is left out, hyperparameters explain {values[least]}% (without "
-        f"{get_label(least)}) to {values[most]}% (without {get_label(most)})."
+        f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and "
+        f"remaining differences {format_share(*shares.equal)}."
     )
 
 
@@ -231,8 +252,9 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
         "CPU time of training without evaluations are relative to the median framework, 1.0 is "
-        "typical; a dash means that half of the runs do not get there, or that runs did not "
-        "record their CPU time (tasks without any are left out). Removed by lockstep: known "
+        "typical; a dash means that more than half of the runs do not get there on one of the "
+        "tasks, or that runs did not record their CPU time (tasks without any are left out). "
+        "Removed by lockstep: known "
         "differences in code, which the level of equal updates removes, from its runs or else from "
         "training in lockstep; that a framework has one does not make it the cause of a score.",
     )
@@ -283,7 +305,9 @@ def _count_converged(tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> s
         >= _LEARNED_SHARE * (spread.groups[name].n + spread.groups[name].failed)
         for spread in tried
     )
-    return f"{done} of {len(tried)}"
+    learned = sum(spread.learned[name] for spread in tried)
+    runs = sum(spread.groups[name].n + spread.groups[name].failed for spread in tried)
+    return f"{done} of {len(tried)} ({learned} of {runs} runs)"
 
 
 def _list_code_differences(
@@ -312,34 +336,38 @@ def _read_interventions(group: ScoreGroup | None) -> set[str]:
 def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:
     """Return the shares without each framework and task, by another endpoint, and the limits."""
     found = results.decomposition
-    limits = Listing(
-        (
-            "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
-            "of others.",
-            "The spread is the square root of the component between frameworks of a one-way "
-            "analysis of variance, (mean square between - mean square within) / n. With B this "
-            "component and W that of seeds, summed over rows, the shares are (B own - B equal), "
-            "(B equal - B equal updates), B equal updates and W own, each over B own + W own.",
-            "Intervals are basic bootstrap intervals over seeds alone, with deviations widened by "
-            "the square root of n / (n - 1); with three seeds they are rough.",
-            "Known update code is what the level of equal updates removes. Other code is the rest, "
-            "such as initial weights, which are each framework's own at every level.",
-            "Own hyperparameters are those of a framework's script or library for the algorithm, "
-            "mostly made for other tasks. Equal hyperparameters are one recipe per row: "
-            f"{_list_recipes(results)}.",
-            "A framework whose own values are the recipe's has the same runs at both levels.",
-            "Variances are added over tasks: tasks on which frameworks differ much count most.",
-            _describe_overrides(results),
-            "Hyperparameters come first: what they and code do together counts for them.",
-            "Causes are named only where a difference was removed at equal hyperparameters and "
-            "trained again."
-            if has_causes
-            else "No cause is named: no single difference that was removed at equal "
-            "hyperparameters and trained again is shown to explain a gap.",
-            "Findings are the largest of several values, which chance makes larger.",
-            "A score averaged over training is below 1 also where a task is solved in the end.",
-        )
+    notes = (
+        "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
+        "of others.",
+        "The spread is the square root of the component between frameworks of a one-way "
+        "analysis of variance, (mean square between - mean square within) / n. With B this "
+        "component and W that of seeds, summed over rows, the shares are (B own - B equal), "
+        "(B equal - B equal updates), B equal updates and W own, each over B own + W own.",
+        "Intervals are basic bootstrap intervals over seeds alone, with deviations widened by "
+        "the square root of n / (n - 1); with three seeds they are rough.",
+        _describe_rises(results),
+        "Known update code is what the level of equal updates removes. Other code is the rest, "
+        "such as initial weights, which are each framework's own at every level.",
+        "Own hyperparameters are those of a framework's script or library for the algorithm, "
+        "mostly made for other tasks. Equal hyperparameters are one recipe per row: "
+        f"{_list_recipes(results)}.",
+        "A framework that is the same at two levels has the same runs there, which are "
+        "resampled together.",
+        "Variances are added over tasks: tasks on which frameworks differ much count most. "
+        "With equal weights, every task has the same variance at own hyperparameters.",
+        _describe_overrides(results),
+        "Hyperparameters are made equal first: what recipe and code do only together counts as "
+        "a remaining difference, and how well recipes suit their own framework counts for "
+        "hyperparameters.",
+        "Causes are named only where a difference was removed at equal hyperparameters and "
+        "trained again."
+        if has_causes
+        else "No cause is named: no single difference that was removed at equal "
+        "hyperparameters and trained again is shown to explain a gap.",
+        "Findings are the largest of several values, which chance makes larger.",
+        "A score averaged over training is below 1 also where a task is solved in the end.",
     )
+    limits = Listing(tuple(filter(None, notes)))
     if found is None:
         return (limits,)
     heads = tuple(name_share(name, found) for name, *_ in list_share_rows(found))
@@ -350,13 +378,18 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         rows.append((f"without {get_label(name)}", *_format_shares(found, shares)))
     for task, shares in found.without_task.items():
         rows.append((f"without {_name_task(task)}", *_format_shares(found, shares)))
+    if found.equal_weights:
+        rows.append(("all, each with equal weight", *_format_shares(found, found.equal_weights)))
+    for algorithm, (only, others) in found.by_algorithm.items():
+        rows.append((f"only {get_label(algorithm)}", *_format_shares(found, only)))
+        rows.append((f"without {get_label(algorithm)}", *_format_shares(found, others)))
     for task, (shares, part) in found.alone.items() if len(found.tasks) > 1 else ():
         label = f"only {_name_task(task)} ({part:.0%} of the variance)"
         rows.append((label, *_format_shares(found, shares)))
     if results.secondary and results.secondary.has_lockstep == found.has_lockstep:
         label = f"mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations"
         rows.append((label, *_format_shares(results.secondary)))
-    return (Grid(("shares", *heads), tuple(rows)), _describe_control(results), limits)
+    return (Grid(("shares", *heads), tuple(rows)), limits)
 
 
 def _list_recipes(results: LevelResults) -> str:
@@ -392,22 +425,6 @@ def _format_shares(found: LevelDecomposition, other: ShareIntervals | None = Non
     return [format_share(*values) for _, *values in list_share_rows(item)]
 
 
-def _describe_control(results: LevelResults) -> str:
-    """Return whether frameworks with equal updates score alike."""
-    parts = [
-        f"{_name_task(spread.task)} {spread.spread:.2f} [{spread.interval[0]:.2f}, "
-        f"{spread.interval[1]:.2f}], {'above' if spread.interval[0] > 0 else 'compatible with'} 0"
-        for spread in results.spreads
-        if spread.level == "lockstep" and spread.variance is not None
-    ]
-    if not parts:
-        return "There are no runs with equal updates yet."
-    return (
-        "Control: at equal updates initial weights and random numbers differ. Spread: "
-        f"{'; '.join(parts)}.{_describe_rises(results)}"
-    )
-
-
 def _describe_rises(results: LevelResults) -> str:
     """Return where the spread is larger at equal updates than at equal hyperparameters."""
     rises = []
@@ -416,18 +433,23 @@ def _describe_rises(results: LevelResults) -> str:
         if before and after and after.spread > before.spread:
             apart = after.interval[0] > before.interval[1]
             rises.append(f"{_name_task(task)} (intervals {'do not ' * apart}overlap)")
-    why = "by chance, or since a difference that was removed had offset one that is left"
-    where = f" It is larger than at equal hyperparameters for {', '.join(rises)}: {why}."
+    where = (
+        "Why the spread is larger at equal updates than at equal hyperparameters is not known for "
+        f"{', '.join(rises)}."
+    )
     return where if rises else ""
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     """Return the runs requested, completed and used of every task and level, and missing ones."""
     rows: list[tuple[Words, ...]] = []
+    places = [(spread.task, spread.level) for spread in results.spreads]
+    corrected = adjust_holm(np.array([spread.p for spread in results.spreads]))
+    tests = dict(zip(places, corrected.tolist(), strict=True))
     for task, levels in results.by_task.items():
         for level in LEVELS:
             if level not in levels:
-                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 4))
+                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 5))
                 continue
             spread = levels[level]
             requested, completed, used = _count_runs(spread)
@@ -440,12 +462,13 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
                     f"{requested}/{completed}/{used}",
                     f"{sum(spread.learned.values())} of {used}",
                     f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]" if spread.variance else MISSING,
+                    format_bare_p_value(tests[task, level]),
                     f"{spread.scale.zero:.4g} to {spread.scale.one:.4g}"
                     if spread.scale
                     else MISSING,
                 )
             )
-    heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread")
+    heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread", "p")
     scales = {
         f"{_name_task(task)} ({spread.scale.source})": None
         for task, levels in results.by_task.items()
@@ -455,7 +478,8 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     return (
         Grid((*heads, "returns from 0 to 1"), tuple(rows)),
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
-        "without training by a margin. Failed runs count as 0. Scales:",
+        "without training by a margin. Failed runs count as 0. p: F test of equal frameworks, with "
+        "runs permuted between them, corrected by Holm's method over the rows. Scales:",
         Listing(tuple(scales)),
         _describe_unused_tasks(results),
     )
@@ -494,9 +518,9 @@ def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:
         Grid(heads, rows),
         Listing(
             orders,
-            "Frameworks are shown to differ at equal hyperparameters"
+            "At equal hyperparameters, frameworks are shown to differ in this time"
             if orders
-            else "No frameworks are shown to differ at equal hyperparameters",
+            else "At equal hyperparameters, no difference in this time is shown",
         ),
     )
 
@@ -556,5 +580,27 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
             Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
             "Variance components of these scores, with 95% bootstrap intervals over seeds.",
             Grid(("component", "variance", "interval", "share of the sum"), tuple(parts)),
+            *_make_recipe_blocks(design),
         ),
+    )
+
+
+def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
+    """Return what is left between frameworks with each recipe, and by the order of steps."""
+    shares = design.shares
+    if shares is None:
+        return ()
+    rows: list[tuple[Words, ...]] = [
+        (f"{get_label(recipe)}'s defaults", f"{share:.0%}", f"{shares.own - share:.0%}")
+        for recipe, share in zip(design.recipes, shares.equal, strict=True)
+    ]
+    left = float(shares.equal.mean())
+    return (
+        "Shares of the variance with own hyperparameters, by the recipe that all frameworks are "
+        "given.",
+        Grid(("equal recipe", "remaining differences", "hyperparameters"), tuple(rows)),
+        f"Means over recipes: {left:.0%} remain, and hyperparameters explain "
+        f"{shares.own - left:.0%}. In the other order, with the code made equal first, "
+        f"code explains {shares.own - shares.recipes:.0%} and {shares.recipes:.0%} remain for "
+        "hyperparameters.",
     )

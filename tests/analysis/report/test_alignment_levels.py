@@ -9,17 +9,23 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import (
     describe_spread,
     draw_level_figure,
+    format_share,
     list_share_rows,
     name_share,
 )
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections.alignment_levels import (
+    describe_recipe_dependence,
     describe_shares,
     list_level_findings,
+    make_crossed_section,
     make_level_blocks,
 )
-from parallax.analysis.stats.decomposition import estimate_framework_variance
+from parallax.analysis.stats.decomposition import (
+    estimate_crossed_variance,
+    estimate_framework_variance,
+)
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     LevelResults,
@@ -29,6 +35,7 @@ from parallax.analysis.verdicts.alignment_levels import (
 )
 from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import make_group
+from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
 
@@ -102,7 +109,7 @@ def test_a_spread_that_is_larger_at_equal_updates_is_named(shift, words):
     if shift > 1:
         spreads[2] = dataclasses.replace(spreads[2], interval=(0.9, 1.0))
     page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
-    assert ("larger than at equal hyperparameters for PPO on Task-v0" in page) == bool(words)
+    assert ("than at equal hyperparameters is not known for PPO on Task-v0" in page) == bool(words)
     assert words is None or words in page
 
 
@@ -110,6 +117,50 @@ def test_findings_are_short_and_few():
     found = list_level_findings(make_results([make_spread(level) for level in LEVELS]))
     assert 1 <= len(found) <= 3
     assert all(len(text.split()) <= 30 for text in found)
+
+
+def test_findings_say_what_the_shares_depend_on():
+    spreads = [make_spread(level) for level in LEVELS]
+    tasks = [("ppo", "Task-v1"), ("td3", "Task-v0")]
+    more = [
+        dataclasses.replace(one, task=LevelTask("ladder", *task, 1000))
+        for task in tasks
+        for one in spreads
+    ]
+    apart = [set_equal(one, spared=["f0"]) if one.level == "exact" else one for one in more]
+    results = make_results([*spreads, *apart])
+    results = dataclasses.replace(results, secondary=results.decomposition)
+    first, second, third = list_level_findings(results)
+    only, others = results.decomposition.by_algorithm["ppo"]
+    assert first.startswith(f"PPO: hyperparameters {format_share(*only.own)}, remaining ")
+    assert f"Other algorithms: {format_share(*others.own)} and " in first
+    left = results.decomposition.without_framework
+    most = max(
+        left, key=lambda name: abs(left[name].equal[0] - results.decomposition.shares.equal[0])
+    )
+    assert second.startswith(
+        f"Without {most}, hyperparameters explain {format_share(*left[most].own)}"
+    )
+    assert third.startswith("By the mean of the last 3 evaluations")
+    assert all(len(text.split()) <= 30 for text in (first, second, third))
+
+
+@pytest.mark.parametrize("names", [("f0", "f1", "f2"), ("f0", "f1", "else")])
+def test_a_crossed_design_says_how_far_the_rest_depends_on_the_recipe(names):
+    cells = np.array([[0.0, 0.1, 0.2], [0.4, 0.6, 0.8], [0.9, 0.9, 0.9]])
+    scores = cells[..., None] + np.array([-0.02, 0, 0.02])
+    components = estimate_crossed_variance(scores)
+    design = CrossedDesign(
+        "ppo", "Task-v0", names, ("f0", "f1", "f2"), scores, components, *np.zeros((2, 4))
+    )
+    text = describe_recipe_dependence(design)
+    page = render_markdown(Document("", (make_crossed_section(design),)))
+    if "else" in names:
+        assert text == "" and "equal recipe" not in page
+        return
+    low, *_, high = sorted(design.shares.equal)
+    assert f"{low:.0%} to {high:.0%}, by the framework whose recipe all are given (n = 3" in text
+    assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
 def test_what_is_missing_is_said_and_not_drawn():
@@ -165,4 +216,4 @@ def test_shares_of_tasks_and_frameworks_without_variance_are_unknown():
         "without PPO on Task-v0",
         "only PPO on Other-v0 (0% of the variance)",
     ]
-    assert "nan" not in page and "If one framework is left out, hyperparameters explain" in page
+    assert "nan" not in page and "Without f" in page and "Without f3" not in page

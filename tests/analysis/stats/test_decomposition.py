@@ -14,12 +14,14 @@ from parallax.analysis.stats.decomposition import (
     VarianceComponents,
     _bootstrap_framework_variance,
     _compute_basic_interval,
+    compute_framework_p,
     compute_spread_interval,
     compute_variance_shares,
     decompose_spread,
     estimate_components,
     estimate_crossed_variance,
     estimate_framework_variance,
+    estimate_recipe_shares,
 )
 
 
@@ -64,6 +66,49 @@ def test_intervals_cover_the_true_shares():
         found = decompose_spread(levels, generator, resamples=200)
         covered.append((found.low <= true) & (true <= found.high))
     assert (np.mean(covered, axis=0) > 0.8).all()
+
+
+def test_the_same_runs_at_two_levels_are_resampled_together():
+    generator = np.random.default_rng(4)
+    own, equal, other = (draw(generator, [0, 1, 2], 4) for _ in range(3))
+    same = decompose_spread({"defaults": own, "exact": equal, "lockstep": equal}, generator)
+    assert same.low[1] == same.shares.code == same.high[1] == 0
+    new = decompose_spread({"defaults": own, "exact": equal, "lockstep": other}, generator)
+    assert new.low[1] < new.shares.code < new.high[1]
+    # Equal scores of another framework or task are other runs.
+    twins = decompose_spread(
+        {"defaults": own * 2, "exact": equal * 2, "lockstep": other * 2}, generator
+    )
+    assert twins.high[0] - twins.low[0] < 0.9 * (new.high[0] - new.low[0])
+
+
+@pytest.mark.parametrize(("distance", "low", "high"), [(0.0, 0.3, 1.0), (5.0, 0.0, 0.001)])
+def test_frameworks_that_score_alike_have_large_p_values(distance, low, high):
+    generator = np.random.default_rng(5)
+    p = [compute_framework_p(draw(generator, [0, 0, distance], 5)[0], generator) for _ in range(20)]
+    assert low <= np.mean(p) <= high
+
+
+def test_a_p_value_is_that_of_the_permuted_f_test():
+    groups = [np.array([0.0, 1.0]), np.array([2.0, 3.0])]
+    # Of the six ways to split four values into two pairs, two separate them as much.
+    p = compute_framework_p(groups, np.random.default_rng(0))
+    assert p == pytest.approx(1 / 3, abs=0.03)
+    assert np.isnan(compute_framework_p([np.ones(3), np.ones(3)], np.random.default_rng(0)))
+    assert np.isnan(compute_framework_p([np.ones(1), np.zeros(1)], np.random.default_rng(0)))
+
+
+def test_recipe_shares_are_by_the_recipe_that_all_frameworks_have():
+    noise = np.array([-1.0, 0.0, 1.0])  # variance 1 in each cell, so that estimates are known
+    recipes, codes = np.array([0.0, 4.0, 8.0]), np.array([0.0, 1.0, 2.0])
+    cells = recipes[:, None] + codes[None, :]
+    cells[2] = 8  # the third recipe makes the code irrelevant
+    found = estimate_recipe_shares(cells[..., None] + noise)
+    own = np.var(np.diag(cells), ddof=1) - 1 / 3
+    assert found.own == pytest.approx(own / (own + 1))
+    assert found.equal == pytest.approx(np.array([1 - 1 / 3, 1 - 1 / 3, -1 / 3]) / (own + 1))
+    columns = np.var(cells, axis=0, ddof=1) - 1 / 3
+    assert found.recipes == pytest.approx(columns.mean() / (own + 1))
 
 
 def test_too_few_seeds_or_frameworks_are_refused():

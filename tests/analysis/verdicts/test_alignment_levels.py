@@ -255,6 +255,29 @@ def test_two_levels_are_decomposed_where_there_is_no_third():
         assert shares.shares.array.sum() == pytest.approx(1)
 
 
+def test_tasks_are_decomposed_by_algorithm_and_with_equal_weights():
+    spreads = list_level_spreads(make_groups(), OPTIONS)
+    third = [
+        dataclasses.replace(
+            one,
+            task=dataclasses.replace(one.task, algorithm="td3"),
+            scores={name: 10 * values**2 for name, values in one.scores.items()},
+        )
+        for one in spreads
+        if one.task.env == TASKS[0]
+    ]
+    assert not decompose_levels(spreads, np.random.default_rng(1), 50).by_algorithm
+    found = decompose_levels([*spreads, *third], np.random.default_rng(1), resamples=50)
+    ((name, (only, others)),) = found.by_algorithm.items()
+    alone = {task.algorithm: shares.shares.array for task, (shares, _) in found.alone.items()}
+    plain = decompose_levels(spreads, np.random.default_rng(1), resamples=50)
+    assert name == "ppo" and only.shares.array == pytest.approx(plain.shares.shares.array)
+    assert others.shares.array == pytest.approx(alone["td3"])
+    every = [shares.shares.array for shares, _ in found.alone.values()]
+    assert found.equal_weights.shares.array == pytest.approx(np.mean(every, axis=0))
+    assert found.shares.shares.array != pytest.approx(np.mean(every, axis=0))
+
+
 def test_three_frameworks_can_be_left_out_one_at_a_time_and_equal_scores_have_no_shares():
     spreads = list_level_spreads(make_groups(frameworks=3), OPTIONS)
     found = decompose_levels(spreads, np.random.default_rng(1), resamples=50)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.shares_of_frameworks import decompose_part
 from parallax.analysis.commands import publish
 from parallax.harness.cli.main import main
 
@@ -70,6 +71,19 @@ def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
             expected = [float(row[key]) for key in ("difference", "low", "high")]
             assert numbers == pytest.approx(expected, abs=1)
             assert row["ours_used"] == "5" and row["verdict_two_sided_test"] == "similar"
+
+
+def test_shares_on_the_thesis_page_are_those_of_the_ladder():
+    page = (ROOT / "docs" / "papers" / "how-stable-are-baselines.md").read_text()
+    study = ROOT / "docs" / "ladder" / "ladder.parquet"
+    three = decompose_part(study, ("sb3", "cleanrl", "torchrl"), ("ppo", "td3", "sac"))
+    assert len(three.tasks) == 5
+    for share in (three.shares.own, three.shares.equal):
+        value, low, high = (round(100 * one) for one in share)
+        assert f"{value}% ({low}% to {high}%)" in page
+    headline = PAGE.read_text().partition("**Different")[2].partition("**")[0]
+    for value, low, high in re.findall(r"(\d+)% \\\[(-?\d+)%, (-?\d+)%\]", headline):
+        assert re.search(rf"{value}% \((95% interval )?{low}% to {high}%\)", page)
 
 
 def read_number(text):
