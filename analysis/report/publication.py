@@ -274,9 +274,9 @@ def _describe_terms(study: StudyPublication) -> tuple[Block, ...]:
     terms = (
         *consistency.describe_verdict_terms(study.material.verdicts.options),
         "n: runs used per framework.",
-        "Learned: final returns above doing nothing, random actions and, in runs that evaluated "
-        "it, the framework's own untrained policy by the margin; one-sided Welch tests against "
-        "each, uncorrected.",
+        "Shown to learn: final returns above doing nothing, random actions and, in runs that "
+        "evaluated it, the framework's own untrained policy by the margin; one-sided Welch tests "
+        "against each, uncorrected.",
     )
     path = f"{TABLES}/consistency.csv"
     link = Link(path, path)

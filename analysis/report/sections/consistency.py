@@ -623,7 +623,7 @@ def make_setting_summary(
         learned += learning.format_below_count(found)
         margin = format_range((item.margin.size for item in own), format_number)
         rows.append((*named, learned, margin, str(len(own)), *counts))
-    heads = ("algorithm", "task", "hyperparameters", "n", "learned", "margin", "pairs")
+    heads = ("algorithm", "task", "hyperparameters", "n", "shown to learn", "margin", "pairs")
     return document.Grid((*heads, *_VERDICT_ORDER), tuple(rows))
 
 

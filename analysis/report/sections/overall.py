@@ -411,16 +411,23 @@ def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
     known = [item for item in verdicts.omnibus if item.count.tests]
     if not known:
         return ""
-    several = len({item.variant for item in known}) > len({item.algorithm for item in known})
+    cells = {(cell.algorithm, cell.variant): cell for cell in verdicts.groups_by_cell}
+    shown = [cells[item.algorithm, item.variant] for item in known]
     items = tuple(
-        f"{get_label(item.algorithm)}{f' ({item.variant})' * several}: {item.verdict}; "
+        f"{_name_variant(cell, shown)}: {item.verdict}; "
         f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, "
         f"uncorrected, {item.count.expected_under_null:.1f} on average if nothing differed, "
         f"{format_p_value(item.count.p)}."
-        for item in known
+        for item, cell in zip(known, shown, strict=True)
     )
     lead = (
         "Do frameworks differ at all, even where no single pair can be named? Significant pairs of "
         "all tasks and recipes above are compared with simulated studies in which nothing differs"
     )
     return Listing(items, lead)
+
+
+def _name_variant(cell: StudyCell, cells: Sequence[StudyCell]) -> str:
+    """Return an algorithm, with the settings that set its variant apart from its other ones."""
+    parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
+    return get_label(cell.algorithm) + (f" ({', '.join(parts)})" if parts else "")
