@@ -117,8 +117,9 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
 def list_code_of_settings(settings: SlurmSettings) -> list[str]:
     """Return the code that a submission's settings run on the nodes, a line each."""
     lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
-    if settings.python is not None:
-        lines.append(f"interpreter on the nodes: {settings.python}")
+    lines += [f"interpreter on the nodes: {settings.python}"] if settings.python else []
+    library = settings.malloc if "/" in settings.malloc else ""  # not the name of a known one
+    lines += [f"library that runs load: malloc={library}"] if library else []
     return lines + [f"option of sbatch: --{k}={value}" for k, value in settings.sbatch.items()]
 
 
