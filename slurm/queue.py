@@ -11,16 +11,8 @@ from pathlib import Path
 from parallax.slurm.arrays import SubmissionRecord
 
 _ENDED_STATES = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
 _INDEX_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 # 12, 12_3 or 12_[4-7,9%2], then "COMPLETED" or "CANCELLED by 1000", then the name
@@ -200,11 +192,7 @@ def _query_scontrol(names: Sequence[str]) -> JobsByIndex | None:
 
 def _query_sacct(names: Sequence[str]) -> JobsByIndex | None:
     command = (
-        "sacct",
-        "--allusers",
-        "--allocations",
-        "--noheader",
-        "--parsable2",
+        *("sacct", "--allusers", "--allocations", "--noheader", "--parsable2"),
         f"--starttime={_SACCT_START_TIME}",
         "--format=JobID,State,JobName",
     )
