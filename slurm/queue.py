@@ -220,17 +220,23 @@ def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
 def run_slurm(*command: str) -> str | None:
     """Return the output of a Slurm command; None if it is missing, denied or does not answer."""
     try:
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT,
-            env=make_slurm_environment(),
-        )
+        result = call_slurm(*command)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if result.returncode else result.stdout
+
+
+def call_slurm(*command: str, seconds: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
+    """Run a Slurm command; raises `OSError` or `subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        env=make_slurm_environment(),
+    )
 
 
 def make_slurm_environment() -> dict[str, str]:

@@ -15,7 +15,7 @@ from parallax.harness.contract.run_spec import RunSpec, is_plain_value, spec_fro
 from parallax.harness.policies.loading import why_no_policy
 from parallax.harness.policies.video import find_rendering_variables
 from parallax.harness.policies.worker import WorkerAnswer, run_action
-from parallax.harness.record.files import escape_unprintable, make_number_parser
+from parallax.harness.record.files import DECODE_ERRORS, escape_unprintable, make_number_parser
 from parallax.harness.record.layout import POLICY_FILE, find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
@@ -144,7 +144,7 @@ def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
         try:
             value = yaml.safe_load(text)
         # A tag or a notation may stand for an impossible value, such as 2000-99-99.
-        except (yaml.YAMLError, AttributeError, LookupError, RecursionError, ValueError) as error:
+        except (yaml.YAMLError, RecursionError, *DECODE_ERRORS) as error:
             raise SpecError(f"{word}: the value cannot be read.") from error
         if name.startswith("env.") and name.removeprefix("env.").isidentifier():
             if isinstance(value, list | dict) or not is_plain_value(value):
