@@ -20,9 +20,8 @@ Key = TypeVar("Key")
 
 _MAX_FILE_NAME = 200
 # No two of them give the same name: settings such as `n_envs=8` have no hyphen in their names.
-_PLAIN_PART = re.compile(
-    r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9.])?|(\w+=[A-Za-z0-9.-]+(,|$))+", re.A
-)
+_PLAIN_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9.])?")
+_PLAIN_SETTINGS = re.compile(r"(\w+=[A-Za-z0-9.-]+(,|$))*", re.A)
 
 MISSING = "-"
 LIBRARY_DEFAULTS = "library defaults"
@@ -99,11 +98,13 @@ def make_file_name(*parts: str) -> str:
     """Return parts joined to a name that is safe in any file system; empty parts are left out.
 
     A hash follows where the name is cut, or other parts may give the same: figures and tables must
-    not replace each other.
+    not replace each other. Only the last part may be settings, `a=1,b=2`, which need no hash; a
+    study may be named `a=1` or `a-1`.
     """
     given = [part for part in parts if part]
     name = "_".join(map(clean_file_name, given))
-    if len(name) <= _MAX_FILE_NAME and all(map(_PLAIN_PART.fullmatch, given)):
+    names = given[:-1] if _PLAIN_SETTINGS.fullmatch(parts[-1]) and parts[-1] else given
+    if len(name) <= _MAX_FILE_NAME and all(map(_PLAIN_PART.fullmatch, names)):
         return name
     digest = hashlib.sha256("\0".join(given).encode("utf-8", "replace")).hexdigest()[:8]
     return f"{name[:_MAX_FILE_NAME]}-{digest}"

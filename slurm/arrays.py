@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from parallax.harness.record.files import UnusableError, read_bounded, write_json
+from parallax.harness.record.files import DECODE_ERRORS, UnusableError, read_bounded, write_json
 from parallax.harness.record.old_names import translate_spec
 from parallax.slurm.settings import SlurmSettings
 
@@ -117,17 +117,10 @@ _SPECS_FILE = "specs.json"
 # Bytes of a record and of all records of a study; one array of 1,440 runs takes 200 KB.
 _MAX_BYTES, _MAX_TOGETHER = 2**22, 2**25
 _MAX_NAMES = 250_000  # of run folders in all records of a study
-_NAME = re.compile(r"[\w-]{1,120}")
+# As `create_record` makes them: a record must not name another job of the user's, such as `bash`.
+_NAME = re.compile(r"[\w-]{1,111}-[0-9a-f]{8}")
 _JOB_ID = re.compile(r"[0-9]{1,20}")
-_DAMAGE_ERRORS = (
-    UnusableError,
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    OverflowError,
-    RecursionError,
-)
+_DAMAGE_ERRORS = (*DECODE_ERRORS, UnusableError, OSError, RecursionError)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,16 +11,8 @@ from pathlib import Path
 from parallax.slurm.arrays import SubmissionRecord
 
 _ENDED_STATES = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
 _INDEX_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 # 12, 12_3 or 12_[4-7,9%2], then "COMPLETED" or "CANCELLED by 1000", then the name
@@ -200,11 +192,7 @@ def _query_scontrol(names: Sequence[str]) -> JobsByIndex | None:
 
 def _query_sacct(names: Sequence[str]) -> JobsByIndex | None:
     command = (
-        "sacct",
-        "--allusers",
-        "--allocations",
-        "--noheader",
-        "--parsable2",
+        *("sacct", "--allusers", "--allocations", "--noheader", "--parsable2"),
         f"--starttime={_SACCT_START_TIME}",
         "--format=JobID,State,JobName",
     )
@@ -232,17 +220,23 @@ def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
 def run_slurm(*command: str) -> str | None:
     """Return the output of a Slurm command; None if it is missing, denied or does not answer."""
     try:
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT,
-            env=make_slurm_environment(),
-        )
+        result = call_slurm(*command)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if result.returncode else result.stdout
+
+
+def call_slurm(*command: str, seconds: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
+    """Run a Slurm command; raises `OSError` or `subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        env=make_slurm_environment(),
+    )
 
 
 def make_slurm_environment() -> dict[str, str]:

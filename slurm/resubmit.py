@@ -14,7 +14,7 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 from parallax.slurm.arrays import SubmissionRecord, read_records
 from parallax.slurm.launch import launch_sweep
-from parallax.slurm.queue import make_slurm_environment
+from parallax.slurm.queue import call_slurm
 from parallax.slurm.settings import SlurmSettings, load_settings, settings_from_record
 from parallax.slurm.states import RunState, check_slurm_answered, find_study_folders, survey_runs
 
@@ -117,23 +117,15 @@ def cancel_jobs(root: Path, *, confirm: Callable[[str], bool]) -> int:
 def list_code_of_settings(settings: SlurmSettings) -> list[str]:
     """Return the code that a submission's settings run on the nodes, a line each."""
     lines = [f"set-up line on the nodes: {line}" for line in settings.setup]
-    if settings.python is not None:
-        lines.append(f"interpreter on the nodes: {settings.python}")
+    lines += [f"interpreter on the nodes: {settings.python}"] if settings.python else []
+    lines += [f"library that runs load: malloc={settings.malloc}"] * ("/" in settings.malloc)
     return lines + [f"option of sbatch: --{k}={value}" for k, value in settings.sbatch.items()]
 
 
 def _run_scancel(jobs: Sequence[str]) -> str:
     """Cancel jobs; return the error message, or an empty string."""
     try:
-        result = subprocess.run(
-            ["scancel", *jobs],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT,
-            env=make_slurm_environment(),
-        )
+        result = call_slurm("scancel", *jobs, seconds=_TIMEOUT)
     except OSError as error:
         return f"scancel cannot be started ({error.strerror})."
     except subprocess.TimeoutExpired:

@@ -26,13 +26,9 @@ from parallax.slurm.states import (
 )
 
 _STYLES = {
-    "completed": "green",
-    "running": "cyan",
-    "timeout": "yellow",
-    "interrupted": "yellow",
-    "failed": "red",
-    "lost": "red",
-    "broken": "red",
+    **{"completed": "green", "running": "cyan"},
+    **dict.fromkeys(("timeout", "interrupted"), "yellow"),
+    **dict.fromkeys(("failed", "lost", "broken"), "red"),
 }
 _MAX_SECONDS = 1e12  # seconds; nobody waits so long
 _STATES_WITH_REASON = ("failed", "timeout", "interrupted", "lost", "broken")

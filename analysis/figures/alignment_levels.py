@@ -48,7 +48,7 @@ def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelRes
     """
     several = len(material.levels) > 1
     return [
-        (one, make_file_name(name, one.spreads[0].task.study if several else ""))
+        (one, make_file_name(name, one.spreads[0].task.study if several else "", ""))
         for one in material.levels
     ]
 

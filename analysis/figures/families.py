@@ -14,7 +14,7 @@ from parallax.analysis.figures import (
     time_to_solved,
     verdicts,
 )
-from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure, limit_settings
 from parallax.analysis.verdicts.study import StudyResults
 
 
@@ -123,7 +123,7 @@ def make_family_figure_specs(
             dataclasses.replace(item, is_main=family.name in MAIN_FAMILIES)
             if isinstance(item, FigureSpec)
             else item
-            for item in family.sheets(material)
+            for item in map(limit_settings, family.sheets(material))
         ]
         for family in FAMILIES
         if not only or family.name in only

@@ -48,10 +48,21 @@ class FigureSpec:
 
 @dataclasses.dataclass(frozen=True)
 class MissingFigure:
-    """A figure for which there are no data."""
+    """A figure for which there are no data, or too many."""
 
     name: str
     reason: str
+
+
+MAX_SETTINGS = 128
+"""Settings of a figure, each of which may be a panel: 300 take minutes and exceed an image."""
+
+
+def limit_settings(item: FigureSpec | MissingFigure) -> FigureSpec | MissingFigure:
+    """Return a figure, or why it is not drawn where it has too many settings."""
+    if isinstance(item, MissingFigure) or (count := len(item.cells)) <= MAX_SETTINGS:
+        return item
+    return MissingFigure(item.name, f"of {count} settings, {MAX_SETTINGS} are drawn: name fewer")
 
 
 PNG_DPI = 200

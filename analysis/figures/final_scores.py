@@ -17,7 +17,7 @@ from parallax.analysis.figures.dot_plot import (
     describe_failed_runs,
     draw_score_dots,
 )
-from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure, limit_settings
 from parallax.analysis.figures.panels import (
     CurveLine,
     PanelMargins,
@@ -175,23 +175,12 @@ class OverviewPanel:
 def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return the figure of settings that frameworks share, and that of library defaults."""
     shared, own = _select_overview_cells(material)
-    title = "Scores by algorithm, task and framework"
-    return [
-        _make_overview_figure_spec(
-            material,
-            OVERVIEW_NAME,
-            title,
-            shared,
-            "no two frameworks have a run used in one setting",
-        ),
-        _make_overview_figure_spec(
-            material,
-            DEFAULTS_NAME,
-            "Scores under library defaults",
-            own,
-            "no two frameworks have a run used under library defaults",
-        ),
-    ]
+    title, missing = "Scores by algorithm, task and framework", "no two frameworks have a run used"
+    settings = (
+        (OVERVIEW_NAME, title, shared, f"{missing} in one setting"),
+        (DEFAULTS_NAME, "Scores under library defaults", own, f"{missing} under library defaults"),
+    )
+    return [limit_settings(_make_overview_figure_spec(material, *one)) for one in settings]
 
 
 def _make_overview_figure_spec(

@@ -19,10 +19,11 @@ from parallax.envs.tasks import TaskError, load_task
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
+    select_frameworks,
     select_names,
     split_names,
 )
-from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
@@ -341,9 +342,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the tables."""
     form = "github" if options.markdown else "simple"
-    frameworks = select_names(
-        "--frameworks", options.frameworks, sorted(find_adapter_entry_points())
-    )
+    frameworks = select_frameworks(options.frameworks)
     if options.options:
         if options.hps or options.alignment or options.paper:
             raise SpecError("--options is about defaults: drop --hps, --alignment, --paper.")

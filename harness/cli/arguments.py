@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.record.files import escape_lines, write_texts_atomically
@@ -179,6 +179,11 @@ def select_names(option: str, given: Sequence[str] | None, known: Sequence[str])
         if name not in known:
             raise SpecError(format_unknown_name(f"{option} {name}", name, known))
     return list(known) if given is None else list(given)
+
+
+def select_frameworks(given: Sequence[str] | None) -> list[str]:
+    """Return the names that `--frameworks` gives, or all adapters that can be loaded."""
+    return select_names("--frameworks", given, list_usable_frameworks())
 
 
 def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> str:

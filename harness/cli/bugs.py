@@ -20,7 +20,7 @@ from parallax.harness.cli.arguments import (
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import Adapter, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import Adapter, list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import check_unique, load_json
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
@@ -262,7 +262,7 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         0; 1 where a bug is missed or a control is not silent.
     """
-    cases = list_bug_cases(options.frameworks or sorted(find_adapter_entry_points()), options.bug)
+    cases = list_bug_cases(options.frameworks or list_usable_frameworks(), options.bug)
     if options.list:
         print(*map(format_case, cases), sep="\n")
         return 0

@@ -11,10 +11,11 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     get_single_name,
+    select_frameworks,
     select_names,
     split_names,
 )
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.recipes import load_recipe
@@ -125,7 +126,7 @@ def _print_changes(options: argparse.Namespace) -> int:
 
 
 def _select_interventions(options: argparse.Namespace) -> list[tuple[str, Intervention]]:
-    frameworks = select_names("--frameworks", options.frameworks, list(find_adapter_entry_points()))
+    frameworks = select_frameworks(options.frameworks)
     algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
     found = [
         (framework, item)
@@ -193,9 +194,7 @@ def _select_mutants(options: argparse.Namespace) -> list[CodeMutant]:
     algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
     return [
         item
-        for framework in select_names(
-            "--frameworks", options.frameworks, list(find_adapter_entry_points())
-        )
+        for framework in select_frameworks(options.frameworks)
         for algorithm in algorithms
         for item in load_mutants(load_adapter(framework), algorithm)
         if item.operator in operators

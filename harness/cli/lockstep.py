@@ -12,6 +12,7 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_frameworks_argument,
     add_level_arguments,
+    check_output_folders,
     choose_alignment,
     find_script_side,
     get_single_name,
@@ -97,6 +98,7 @@ def run(options: argparse.Namespace) -> int:
         0 if the two are equal up to rounding until the end; 1 if they differ, or act
         differently before they learn.
     """
+    check_output_folders([options.json, options.figure])
     algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
     options.alignment = choose_alignment(options, len(options.frameworks or ()) > 1)
     first, second = _parse_sides(options, algorithm)

@@ -1,6 +1,7 @@
 """`parallax policy`: evaluate, export and record videos of trained policies."""
 
 import argparse
+import collections
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,16 +11,17 @@ import yaml
 
 from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
+from parallax.harness.contract.run_spec import RunSpec, is_plain_value, spec_from_dict
 from parallax.harness.policies.loading import why_no_policy
 from parallax.harness.policies.video import find_rendering_variables
 from parallax.harness.policies.worker import WorkerAnswer, run_action
-from parallax.harness.record.files import escape_unprintable
-from parallax.harness.record.layout import find_runs
+from parallax.harness.record.files import DECODE_ERRORS, escape_unprintable, make_number_parser
+from parallax.harness.record.layout import POLICY_FILE, find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
 _MAX_EPISODES = 10**6
+_NORMALIZED = f"; it takes normalized observations, and their statistics are only in {POLICY_FILE}"
 _EVALUATE_EPILOG = """\
 examples:
   parallax policy evaluate results/demo                     repeats each run's last evaluation
@@ -77,8 +79,13 @@ def run_export(options: argparse.Namespace) -> int:
     """
     runs, failed = _find_policies([Path(word) for word in options.words], trust=options.trust)
     targets = {str(folder): str(_make_export_path(options.output, folder, runs)) for folder in runs}
+    for target, count in collections.Counter(targets.values()).items():
+        if count > 1:
+            first, second, *_ = (folder for folder, other in targets.items() if other == target)
+            raise SpecError(f"{first} and {second} would both be {target}: export them one by one.")
     for answer in run_action("export", runs, {"targets": targets}):
-        failed += _print_answer(answer, str(answer.get("file")))
+        is_normalized = runs[Path(answer["folder"])].wrappers == "normalized"
+        failed += _print_answer(answer, f"{answer.get('file')}{_NORMALIZED * is_normalized}")
     return 1 if failed else 0
 
 
@@ -91,7 +98,7 @@ def add_video_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, help="video file, ending in .mp4")
     parser.add_argument(
         "--episode",
-        type=int,
+        type=make_number_parser(0, _MAX_EPISODES - 1),
         default=0,
         help="number of the episode in the last evaluation (default: %(default)s)",
     )
@@ -125,8 +132,6 @@ def run_video(options: argparse.Namespace) -> int:
 def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -> None:
     if options.output.suffix != ".mp4":
         raise SpecError(f"--output {options.output}: the name must end in .mp4.")
-    if options.episode < 0:
-        raise SpecError(f"--episode {options.episode}: episodes are counted from 0.")
     if len(folders) > 1 and options.words:
         raise SpecError("Name several runs after --compare: --compare FOLDER FOLDER.")
 
@@ -138,11 +143,12 @@ def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
         name, _, text = word.partition("=")
         try:
             value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        # A tag or a notation may stand for an impossible value, such as 2000-99-99.
+        except (yaml.YAMLError, RecursionError, *DECODE_ERRORS) as error:
             raise SpecError(f"{word}: the value cannot be read.") from error
-        if name.startswith("env.") and name != "env.":
-            if isinstance(value, list | dict):
-                raise SpecError(f"{word}: a number, a word, true or false is needed.")
+        if name.startswith("env.") and name.removeprefix("env.").isidentifier():
+            if isinstance(value, list | dict) or not is_plain_value(value):
+                raise SpecError(f"{word}: a finite number, a word, true or false is needed.")
             found["env"][name.removeprefix("env.")] = value
         elif name in ("episodes", "seed"):
             least, most = (1, _MAX_EPISODES) if name == "episodes" else (0, 2**53)

@@ -14,6 +14,7 @@ from parallax.harness.cli.arguments import (
     add_probe_argument,
     check_output_folders,
     choose_alignment,
+    select_names,
     write_output_files,
 )
 from parallax.harness.cli.probe_checkouts import (
@@ -317,7 +318,7 @@ def format_resolution(probe: Probe) -> str:
 def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeReport:
     """Load stored answers of the selected probes and implementations."""
     stored = baseline.load_report(options.answers)
-    names = list(stored.versions) if options.frameworks is None else options.frameworks
+    names = select_names("--frameworks", options.frameworks, list(stored.versions))
     found = baseline.select_answers(stored, [probe.name for probe in probes], names)
     if not found.results or not found.versions:
         raise SpecError(f"--answers {options.answers}: no such answers are stored there.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from parallax.harness.cli.arguments import write_output_files
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
@@ -196,7 +196,7 @@ def list_libraries() -> tuple[EnvironmentLibrary, ...]:
         ),
         EnvironmentLibrary("mujoco", f"{_PACKAGE}.mujoco_tasks", ("gymnasium", "mujoco")),
     ]
-    for name in sorted(find_adapter_entry_points()):
+    for name in list_usable_frameworks():
         adapter = load_adapter(name)
         module = f"{adapter.package}.environments"
         if importlib.util.find_spec(module) is not None:

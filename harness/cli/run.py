@@ -146,7 +146,7 @@ def reproduce_runs(
     same = 0
     for before, outcome in zip(chosen, outcomes, strict=True):
         if several:
-            print(f"\n{before.folder.relative_to(source)}")
+            print(f"\n{escape_unprintable(str(before.folder.relative_to(source)))}")
         same += _compare_run(before, outcome)
     if several:
         print(f"\n{same} of {len(chosen)} runs are identical.")
@@ -157,7 +157,7 @@ def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
     """Print how a new run compares; return True where evaluations and weights are identical."""
     if outcome.status != "completed":
         reason = outcome.failure or outcome.status
-        print(f"The new run did not complete: {reason}", file=sys.stderr)
+        print(escape_unprintable(f"The new run did not complete: {reason}"), file=sys.stderr)
         return False
     after = read_run(outcome.folder, with_evaluations=True)
     differ = compare_evaluations(before, after)
@@ -169,7 +169,7 @@ def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
     differences = compare_provenance(before.content["provenance"], after.content["provenance"])
     print("Software and machine: " + ("the same" if not differences else "different"))
     for name, (old, new) in differences.items():
-        print(f"  {name}: {old} then, {new} now")
+        print(escape_unprintable(f"  {name}: {old} then, {new} now"))
     return weights and not differ
 
 

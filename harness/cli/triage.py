@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from parallax.harness.cli.arguments import add_algorithms_argument, get_single_name
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import find_cache_folder
@@ -191,9 +191,6 @@ def _make_schedule(options: argparse.Namespace) -> "SequentialSchedule":
 def parse_side(text: str, algorithm: str, cache: Path) -> TriageSide:
     """Return the implementation that `NAME`, `NAME==VERSION` or `NAME+INTERVENTION` names."""
     name = re.split(r"==|\+", text, maxsplit=1)[0]
-    known = sorted(find_adapter_entry_points())
-    if name not in known:
-        raise SpecError(format_unknown_name(f"{text}: framework {name}", name, known))
     adapter, rest = load_adapter(name), text.removeprefix(name)
     if not adapter.supports(algorithm):
         raise SpecError(f"{text}: framework={name} has no algorithm={algorithm}.")

@@ -24,7 +24,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.own_script import OwnScript, read_own_script
@@ -253,10 +253,7 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedS
 
 
 def _check_names(options: argparse.Namespace, names: Sequence[str], algorithm: str) -> None:
-    known = sorted(find_adapter_entry_points())
     for name in names:
-        if name not in known:
-            raise SpecError(format_unknown_name(f"framework {name}", name, known))
         if not load_adapter(name).supports(algorithm):
             raise SpecError(f"framework={name} has no algorithm={algorithm}.")
 

@@ -533,21 +533,44 @@ def load_adapter(name: str) -> Adapter:
     """The adapter registered as `name`.
 
     Raises:
-        SpecError: No adapter has that name.
+        SpecError: No adapter has that name, or it cannot be loaded.
     """
-    adapter: Adapter = find_adapter_entry_point(name).load()()
+    entry = find_adapter_entry_point(name)
+    try:
+        adapter: Adapter = entry.load()()
+        if not isinstance(adapter, Adapter):
+            raise TypeError(f"it is no {Adapter.__module__}.Adapter")
+    except (Exception, SystemExit) as error:  # somebody else's code
+        what = f"framework={name} cannot be used ({entry.value}: {type(error).__name__}: {error})"
+        raise SpecError(f"{what}. Repair or uninstall its package.") from error
     return adapter
+
+
+def list_usable_frameworks() -> list[str]:
+    """Names of the adapters that can be loaded, sorted; the others are named on standard error."""
+    found = []
+    for name in sorted(find_adapter_entry_points()):
+        try:
+            load_adapter(name)
+        except SpecError as error:
+            print(f"Left out: {error}", file=sys.stderr)
+        else:
+            found.append(name)
+    return found
 
 
 def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
     """The entry point registered as `name`.
 
     Raises:
-        SpecError: No adapter has that name.
+        SpecError: No adapter has that name, or several have it.
     """
     entries = find_adapter_entry_points()
     if name not in entries:
         raise SpecError(format_unknown_name(f"framework={name}", name, list(entries)))
+    values = {entry.value for entry in find_entry_points(ENTRY_POINT_GROUP) if entry.name == name}
+    if len(values) > 1:
+        raise SpecError(f"framework={name} is {' and '.join(sorted(values))}: uninstall one.")
     return entries[name]
 
 

@@ -22,9 +22,9 @@ NumberedVersion = tuple[int, ...]
 
 
 def find_entry_points(group: str) -> importlib.metadata.EntryPoints:
-    """Return all entry points of a group without importing them."""
-    found: importlib.metadata.EntryPoints = _load_entry_points(tuple(sys.path)).select(group=group)
-    return found
+    """Return all entry points of a group that name an object, without importing them."""
+    found = _load_entry_points(tuple(sys.path)).select(group=group)
+    return importlib.metadata.EntryPoints(e for e in found if e.pattern.match(e.value))
 
 
 @functools.lru_cache(maxsize=8)

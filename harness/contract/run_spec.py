@@ -390,7 +390,7 @@ def _check_env_kwargs(given: Any) -> Mapping[str, Any]:
             raise SpecError(f"env.kwargs.{name} must be the name of an argument of the task.")
         if name in _RESERVED_KWARGS:
             raise SpecError(f"env.kwargs.{name} cannot be set: {_RESERVED_KWARGS[name]}.")
-        if not _is_plain_value(value):
+        if not is_plain_value(value):
             raise SpecError(
                 f"env.kwargs.{name}={value!r} must be a finite number, a text, true, false, null, "
                 "or a list or dictionary of these."
@@ -398,11 +398,12 @@ def _check_env_kwargs(given: Any) -> Mapping[str, Any]:
     return dict(given)
 
 
-def _is_plain_value(value: Any) -> bool:
+def is_plain_value(value: Any) -> bool:
+    """Return whether a value is one that JSON has: finite, and with names that are texts."""
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain_value(value[key]) for key in value)
+        return all(isinstance(key, str) and is_plain_value(value[key]) for key in value)
     if isinstance(value, list):
-        return all(map(_is_plain_value, value))
+        return all(map(is_plain_value, value))
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, bool | int | str)

@@ -21,7 +21,7 @@ import msgspec
 from parallax.harness.contract.adapter import (
     PATCHES_FILE,
     Adapter,
-    find_adapter_entry_points,
+    list_usable_frameworks,
     load_adapter,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
@@ -358,7 +358,7 @@ def _resolve_name(name: str, adapter: Adapter, algorithm: str) -> Intervention:
 def _explain_unknown_name(name: str, adapter: Adapter) -> str:
     if (renamed := translate_intervention(name)) != name:
         return f"intervention={name} was renamed: use intervention={renamed}."
-    others = [load_adapter(other) for other in find_adapter_entry_points()]
+    others = [load_adapter(other) for other in list_usable_frameworks()]
     elsewhere = [
         other.name
         for other in others

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.record.files import (
+    DECODE_ERRORS,
     UnusableError,
     make_bytes_writer,
     open_regular_file,
@@ -169,14 +170,7 @@ class CheckpointStore:
         try:
             state = pieces.unpack(content.state)
         # NumPy reads some names of types as Python, hence the last one.
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-            SyntaxError,
-        ) as error:
+        except (*DECODE_ERRORS, SyntaxError) as error:
             raise UnusableError(f"is damaged: {summarize_error(error)}") from error
         except RecursionError as error:
             raise UnusableError("is damaged: it is nested too deeply") from error

@@ -19,6 +19,10 @@ MAX_JOBS = 1024
 """Processes that a command may start at a time."""
 
 
+DECODE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Raised by code that uses content of a damaged file as if it were intact."""
+
+
 class UnusableError(Exception):
     """The reason that a file or a run cannot be used, in a few words."""
 

@@ -23,6 +23,7 @@ from parallax.harness.record.completeness import (
     judge_run,
 )
 from parallax.harness.record.files import (
+    DECODE_ERRORS,
     UnusableError,
     open_regular_file,
     read_bounded,
@@ -319,14 +320,7 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
         )
-    except (
-        UnusableError,
-        ArithmeticError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (UnusableError, *DECODE_ERRORS) as error:
         return DiagnosisReading(
             folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({summarize_error(error)})"
         )

@@ -81,7 +81,7 @@ def test_a_command_that_fails_leaves_the_others_to_be_run(cancelled):
 )
 def test_what_slurm_says_to_a_cancellation_is_in_a_line(monkeypatch, code, text, error, words):
     def run(command, **options):
-        assert command == ["scancel", "7", "8"] and options["timeout"] == 60
+        assert command == ("scancel", "7", "8") and options["timeout"] == 60
         if error:
             raise error
         return types.SimpleNamespace(returncode=code, stderr=text)

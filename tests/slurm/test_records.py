@@ -9,7 +9,9 @@ from slurm_fakes import a_record, a_run
 
 from parallax.slurm import arrays
 from parallax.slurm.arrays import read_records
+from parallax.slurm.settings import load_settings
 
+ARRAY_NAME = arrays._NAME
 GOOD = {
     "schema": 1,
     "name": "bad",
@@ -93,6 +95,18 @@ def test_records_are_read_up_to_a_size_and_a_number_of_runs(tmp_path, monkeypatc
     size = max(file.stat().st_size for file in (tmp_path / "slurm").glob("*.json"))
     monkeypatch.setattr(arrays, name, min(limit, size))
     assert len(read_records(tmp_path)) == 1
+
+
+def test_a_record_names_no_job_that_is_not_an_array_of_ours(tmp_path, monkeypatch):
+    """`slurm cancel` on a folder from somebody else would end the user's own job of that name."""
+    monkeypatch.setattr(arrays, "_NAME", ARRAY_NAME)
+    elements = ((tmp_path / "s" / "seed=0",),)
+    job = arrays.JobArray(arrays.JobResources("ppo", 1, 1, 1, 1.0), elements, 0)
+    own = arrays.create_record(tmp_path / "s", job, load_settings("default", {}))
+    own.save()
+    for name in ("bash", "interactive-1", "s-ppo-deadbee"):
+        a_record(tmp_path / "s", name, elements)
+    assert [record.name for record in read_records(tmp_path / "s")] == [own.name]
 
 
 @pytest.mark.usefixtures("impatient")

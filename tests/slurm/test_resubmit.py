@@ -51,6 +51,7 @@ NAMED = {
     "module": ({"env": "trap_module:X-v0"}, {}, "import of the module trap_module"),
     "setup": ({}, {"setup": ["source x", "module y"]}, "set-up line on the nodes: module y"),
     "node": ({}, {"python": "{tmp}/x"}, "interpreter on the nodes: {tmp}/x"),
+    "malloc": ({}, {"malloc": "{tmp}/x.so"}, "library that runs load: malloc={tmp}/x.so"),
     "sbatch": ({}, {"sbatch": {"chdir": "/x"}}, "option of sbatch: --chdir=/x"),
 }
 

@@ -8,6 +8,10 @@ import forked
 import pytest
 
 from parallax.analysis.commands import common, compare
+from parallax.analysis.figures import figure_spec
+from parallax.analysis.figures.final_scores import make_overview_figure_specs
+from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.study import judge_study
 from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -183,6 +187,21 @@ def test_a_picture_has_a_largest_number_of_settings(results, make_run, monkeypat
     monkeypatch.setattr(compare, "MAX_PANELS", 2)
     assert main(["compare", str(results)]) == 0
     assert "Picture: none, of 3 settings, 2 are drawn" in capsys.readouterr().out
+
+
+def test_a_figure_has_a_largest_number_of_settings(results, make_run, monkeypatch, capsys):
+    """Hundreds of tasks in one figure take minutes, and exceed the size that an image can have."""
+    for seed, env in enumerate(("Hopper-v4", "Ant-v4", "Walker2d-v4")):
+        make_run(seed=seed, env=env)
+        make_run(seed=seed, env=env, framework="cleanrl")
+    monkeypatch.setattr(figure_spec, "MAX_SETTINGS", 2)
+    assert main(["study", "figures", str(results), "--families", "consistency"]) == 0
+    said = capsys.readouterr().out
+    assert "Not drawn: consistency_ppo: of 3 settings, 2 are drawn: name fewer" in said
+    assert main(["report", str(results)]) == 0
+    material = judge_study(common.load_results(results), VerdictOptions())
+    (overview, _) = make_overview_figure_specs(material)
+    assert isinstance(overview, figure_spec.MissingFigure)
 
 
 def test_a_task_has_one_range(results, make_run, capsys):

@@ -111,7 +111,7 @@ def test_names_of_figures_are_unique_and_safe(material):
     names = [sheet.name for sheet in all_sheets(material)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
-    assert make_file_name("ppo", "n_envs=8,a=1e-05", "") == "ppo_n-envs-8-a-1e-05"
+    assert make_file_name("ppo", "", "n_envs=8,a=1e-05") == "ppo_n-envs-8-a-1e-05"
 
 
 def test_files_of_other_settings_have_other_names():
@@ -129,6 +129,8 @@ def test_files_of_other_settings_have_other_names():
     names = [make_file_name("x", text) for text in texts]
     assert len(set(names)) == len(texts) and max(map(len, names)) < 220
     assert make_file_name("x", "my-study") == "x_my-study"
+    studies = [make_file_name("x", text, "") for text in ("a=1", "a-1", "a=1,b=2", "a-1-b-2")]
+    assert len(set(studies)) == 4
 
 
 def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):

@@ -59,6 +59,7 @@ def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
 def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
     run = dict(read_run(finished).content)
     run["provenance"]["packages"]["torch"] = "1.0"
+    run["provenance"]["platform"] = "\x1b[2Jx\r\nEvaluations: identical"
     for guard in ("checksum", "files"):
         del run[guard]
     (finished / "run.json").write_text(json.dumps(run | {"weights_sha256": "0"}))
@@ -76,6 +77,7 @@ def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in printed
     assert "packages torch: 1.0 then, " in printed
+    assert "\x1b" not in printed and "\nEvaluations: identical" not in printed
     assert list((tmp_path / "kept").rglob("evaluations.npz"))
 
 

@@ -73,6 +73,29 @@ def test_entry_points_are_those_on_the_module_path_of_now(tmp_path, monkeypatch)
     assert find_entry_points("own.group") == found
 
 
+def test_a_broken_adapter_hides_no_other_and_no_name_stands_for_two(monkeypatch, capsys):
+    """Its package may be damaged, and another one may take the name of a framework."""
+    own = adapter.find_adapter_entry_points()["sb3"]
+    others = {"aa": "no_such_module:X", "bb": "json:loads", "cc": "json:JSONDecoder"}
+    others |= {"dd": "sys:exit"}
+    entries = [importlib.metadata.EntryPoint(name, value, "") for name, value in others.items()]
+    monkeypatch.setattr(adapter, "find_entry_points", lambda group: [own, *entries])
+    assert adapter.list_usable_frameworks() == ["sb3"]
+    said = capsys.readouterr().err.splitlines()
+    for line, (name, value) in zip(said, others.items(), strict=True):
+        assert line.startswith(f"Left out: framework={name} cannot be used ({value}: ")
+    clash = importlib.metadata.EntryPoint("sb3", "other:Adapter", "")
+    monkeypatch.setattr(adapter, "find_entry_points", lambda group: [own, clash])
+    with pytest.raises(SpecError, match="framework=sb3 is other:Adapter and parallax"):
+        adapter.load_adapter("sb3")
+
+
+def test_entry_points_that_name_no_object_are_left_out(tmp_path, monkeypatch):
+    support.register(tmp_path, {"own.group": {"a": "!!!", "b": "json:dumps"}})
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [entry.name for entry in find_entry_points("own.group")] == ["b"]
+
+
 class BareAdapter(adapter.Adapter):
     """An adapter that overrides nothing."""
 

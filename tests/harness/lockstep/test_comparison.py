@@ -245,6 +245,10 @@ def test_a_pair_stays_equal_over_2000_updates():
             ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--shared"],
             "PPO learns from its own rollouts. Drop --shared",
         ),
+        (
+            ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--json", "nowhere/x.json"],
+            "nowhere/x.json: the folder nowhere is not there",
+        ),
     ],
 )
 def test_bad_input_is_one_message(words, message, capsys):

@@ -274,8 +274,17 @@ def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
         ("seed=-1", "whole number from 0 to"),
         ("episode=5", "the conditions are episodes=N, seed=N and env.NAME=VALUE"),
         ("env.=5", "the conditions are"),
-        ("env.size=[1, 2]", "a number, a word, true or false"),
+        ("env.size=[1, 2]", "a finite number, a word, true or false"),
         ("env.size={", "cannot be read"),
+        ("env.x=2000-01-01", "a finite number, a word, true or false"),
+        ("env.x=!!binary aGk=", "a finite number, a word, true or false"),
+        ("env.x=.nan", "a finite number, a word, true or false"),
+        ("env.x=-.inf", "a finite number, a word, true or false"),
+        ("env.x=2000-99-99", "cannot be read"),
+        ("env.x=!!timestamp 1", "cannot be read"),
+        ("env.x=!!bool x", "cannot be read"),
+        (f"env.x={'9' * 5000}", "cannot be read"),
+        ("env.\udcff=3", "the conditions are"),
     ],
 )
 def test_bad_words_are_told(word, message):
@@ -292,12 +301,29 @@ def test_words_become_conditions():
 def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
     assert main(["policy", "export", str(folder), "--output", str(tmp_path)]) == 0
     (file,) = tmp_path.rglob("*.*")
-    assert file.name == "seed=0.zip" and str(file) in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert file.name == "seed=0.zip" and str(file) in said
+    assert "it takes normalized observations, and their statistics are only in policy.npz" in said
     policy, model = load_policy(folder), stable_baselines3.PPO.load(file)
     observations = np.float32([[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]])
     theirs, _ = model.predict(observations, deterministic=True)
     assert np.array_equal(theirs, policy.policy(observations))
     assert isinstance(model.action_space, gymnasium.spaces.Box)
+
+
+@pytest.mark.usefixtures("forked_workers")
+def test_folders_whose_names_are_no_text_hide_no_other(folder, copy, tmp_path, capsys):
+    odd = tmp_path / "\udcff" / copy.name
+    odd.parent.mkdir()
+    copy.rename(odd)
+    assert main(["policy", "evaluate", str(odd), str(folder)]) == 0
+    assert capsys.readouterr().out.count("the same as the run's last evaluation") == 2
+
+
+def test_runs_that_would_be_exported_to_one_file_are_refused(folder, copy, tmp_path, capsys):
+    assert main(["policy", "export", str(folder), str(copy), "--output", str(tmp_path / "x")]) == 2
+    assert f"{folder} and {copy} would both be" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 def export_policy(monkeypatch, folder, target, save):
@@ -380,7 +406,8 @@ def test_titles_are_as_long_as_they_must_be(folder, copy):
     ("words", "message"),
     [
         (["--output", "x.avi"], "must end in .mp4"),
-        (["--output", "x.mp4", "--episode", "-1"], "counted from 0"),
+        (["--output", "x.mp4", "--episode", "-1"], "'-1' must be from 0 to 999999"),
+        (["--output", "x.mp4", "--episode", "1" * 13], "must be from 0 to 999999"),
         (["second", "--output", "x.mp4"], "Name several runs after --compare"),
     ],
 )
