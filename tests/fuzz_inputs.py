@@ -289,7 +289,7 @@ def checkpoint_original(top):
     with RunLock.acquire(folder) as lease:
         checkpoints.CheckpointStore(lease).save({"step": 7}, StateReader().read(Web(3)))
     state = (folder / "checkpoint" / "1.state").read_bytes()
-    return folder, msgspec.msgpack.decode(state[32:])
+    return folder, msgspec.msgpack.decode(state[32:-32])
 
 
 def read_checkpoint(top, rng):

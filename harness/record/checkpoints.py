@@ -7,14 +7,20 @@ since the last time, wherever in the buffer it is. A checkpoint is two files in 
 everything else and the place of each chunk, and has its own hash. Both are written under temporary
 names and moved into place under the run's lock, `<n>.state` last: without it there is no
 checkpoint. The last two checkpoints are stored.
+
+A hash can be computed by anyone. The `.state` file ends in an HMAC-SHA256 (RFC 2104) with a key
+that only the user can read: a checkpoint of somebody else is recognized.
 """
 
 import contextlib
 import dataclasses
 import errno
 import hashlib
+import hmac
 import math
 import os
+import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -44,6 +50,7 @@ MAX_CHECKPOINTS = 2
 """Number of checkpoints that are stored."""
 
 _STATE_SUFFIX, _CHUNKS_SUFFIX = ".state", ".pieces"
+_HASH_BYTES = 32  # of SHA-256, of a signature by it, and of the key
 _MAX_STATE_BYTES, _FEWEST_BYTES = 2**30, 2**22  # of a `.state` file
 _MAX_DIMENSIONS, _LONGEST_KIND = 64, 16  # of an array of numpy, and of the name of its type
 _MOST_TRIED = 8  # checkpoints in a folder that are read, the newest
@@ -71,11 +78,16 @@ class SavedCheckpoint:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedCheckpoint:
-    """A complete checkpoint."""
+    """A complete checkpoint.
+
+    Attributes:
+        is_own: Whether it was written with this user's key.
+    """
 
     number: int
     about: Mapping[str, Any]
     state: Any
+    is_own: bool = True
 
 
 class _ChunkLocation(msgspec.Struct, frozen=True, array_like=True):
@@ -140,7 +152,7 @@ class CheckpointStore:
             )
             content = _StateFile(VERSION, dict(metadata), packed[0], packer.used)
             raw = msgspec.msgpack.encode(content)
-            guarded = hashlib.sha256(raw).digest() + raw
+            guarded = hashlib.sha256(raw).digest() + raw + _sign_content(raw)
             if len(guarded) > (limit := _limit_state_bytes(self._folder)):
                 raise OSError(
                     errno.EFBIG,
@@ -164,7 +176,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        content = _read_state_file(self._folder, number)
+        content, is_own = _read_state_file(self._folder, number)
         stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
         pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
@@ -178,7 +190,7 @@ class CheckpointStore:
             raise UnusableError("is too large for the memory of this machine") from error
         # Later checkpoints rely only on chunks that have been checked.
         self._complete = {number: content.pieces}
-        return LoadedCheckpoint(number, content.about, state)
+        return LoadedCheckpoint(number, content.about, state, is_own)
 
     def about(self, number: int) -> Mapping[str, Any]:
         """Return the description of a checkpoint without reading its chunks.
@@ -186,7 +198,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        return _read_state_file(self._folder, number).about
+        return _read_state_file(self._folder, number)[0].about
 
     def remove(self) -> None:
         """Removes all checkpoints."""
@@ -252,21 +264,24 @@ def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
             content = {
                 "number": number,
-                "step": _read_state_file(checkpoints, number).about.get("step"),
+                "step": _read_state_file(checkpoints, number)[0].about.get("step"),
             }
             return msgspec.convert(content, LastCheckpoint)
     return None
 
 
-def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
+def _read_state_file(checkpoints: Path, number: int) -> tuple[_StateFile, bool]:
+    """Return the content of a `.state` file, and whether it has this user's signature."""
     path = checkpoints / f"{number}{_STATE_SUFFIX}"
     try:
         guarded = read_bounded(path, _limit_state_bytes(checkpoints))
     except OSError as error:
         raise UnusableError(f"cannot be read: {error.strerror}") from error
-    digest, raw = guarded[:32], guarded[32:]
+    digest, raw, signature = guarded[:_HASH_BYTES], guarded[_HASH_BYTES:], b""
     if hashlib.sha256(raw).digest() != digest:
-        raise UnusableError("is damaged: its checksum does not hold")
+        raw, signature = raw[:-_HASH_BYTES], raw[-_HASH_BYTES:]
+        if hashlib.sha256(raw).digest() != digest:
+            raise UnusableError("is damaged: its checksum does not hold")
     try:
         content = msgspec.msgpack.decode(raw, type=_StateFile)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -275,7 +290,31 @@ def _read_state_file(checkpoints: Path, number: int) -> _StateFile:
         raise UnusableError(
             f"is of format {content.version}, and this version of the project knows {VERSION}"
         )
-    return content
+    return content, bool(signature) and hmac.compare_digest(signature, _sign_content(raw))
+
+
+def _sign_content(raw: bytes) -> bytes:
+    """Return the signature of the content of a `.state` file; empty if there is no key."""
+    key = _load_signing_key()
+    return hmac.digest(key, raw, "sha256") if key else b""
+
+
+def _load_signing_key() -> bytes:
+    """Return the user's key, made when it is first needed; empty if it cannot be stored."""
+    try:
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        path = home / "parallax" / "checkpoint.key"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only the user may read it
+                file.write(secrets.token_bytes(_HASH_BYTES))
+                file.flush()
+                with contextlib.suppress(FileExistsError):  # another process was faster
+                    os.link(file.name, path)
+        key = read_bounded(path, _HASH_BYTES)
+    except (OSError, RuntimeError, UnusableError):  # no home, or a full disk
+        return b""
+    return key if len(key) == _HASH_BYTES else b""
 
 
 def _limit_state_bytes(checkpoints: Path) -> int:

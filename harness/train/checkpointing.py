@@ -119,7 +119,7 @@ def iterate_resume_points(
     """Yield the checkpoints to resume from, the best first; the last is None, the start.
 
     They must have the identity `own`, and their arrays fit into `room` bytes; `say` is called with
-    a sentence about each that is refused.
+    a sentence about each that is refused, or of another user.
     """
     for number in checkpoints.numbers():
         try:
@@ -134,6 +134,11 @@ def iterate_resume_points(
         except msgspec.ValidationError as error:
             say(f"Checkpoint {number} cannot be gone on from: it is damaged ({error}).")
             continue
+        if not loaded.is_own:
+            say(
+                f"Checkpoint {number} was not written with this user's key. Who wrote it may have "
+                "changed it: to be sure of the numbers, delete checkpoint/ and train again."
+            )
         yield loaded
     yield None
 

@@ -145,7 +145,7 @@ def test_run_goes_on_from_its_last_checkpoint(wrappers, undisturbed, tmp_path):
 def harm(folder, number):
     file = folder / "checkpoint" / f"{number}.state"
     raw = bytearray(file.read_bytes())
-    raw[-7] ^= 1
+    raw[-40] ^= 1  # the last 32 bytes are the signature
     file.write_bytes(raw)
 
 
@@ -153,11 +153,12 @@ def newest(folder):
     return max(int(file.stem) for file in (folder / "checkpoint").glob("*.state"))
 
 
-def alter(folder, number, change):
-    """Changes the state in a checkpoint, whose checksum then is that of what it holds."""
+def alter(folder, number, change=lambda state: None, add=lambda pieces: None):
+    """Changes a checkpoint, whose checksum then is that of what it holds."""
     file = folder / "checkpoint" / f"{number}.state"
-    content = msgspec.msgpack.decode(file.read_bytes()[32:])
+    content = msgspec.msgpack.decode(file.read_bytes()[32:-32])
     change(content["state"])
+    add(content["pieces"])
     raw = msgspec.msgpack.encode(content)
     file.write_bytes(hashlib.sha256(raw).digest() + raw)
 
@@ -212,7 +213,7 @@ class TestOddStarts:
         content = go(prepared, folder)
         assert not mark.exists()
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "subprocess:Popen, which is not registered" in content["resume_notes"][0]
+        assert "subprocess:Popen, which is not registered" in content["resume_notes"][1]
 
     def test_a_checkpoint_after_which_the_training_fails_at_once_is_left_for_the_one_before(
         self, undisturbed, tmp_path
@@ -231,10 +232,38 @@ class TestOddStarts:
                 alter(folder, newest(folder) - number, change)
             content = go(prepared, folder)
             assert content["resumed_from"] == resumed and result(folder) == undisturbed
-            assert len(content["resume_notes"]) == altered
-            for note in content["resume_notes"]:
+            assert len(content["resume_notes"]) == 2 * altered
+            for warning in content["resume_notes"][::2]:
+                assert "not written with this user's key" in warning
+            for note in content["resume_notes"][1::2]:
                 assert "the training failed soon after it (can only concatenate str" in note
             shutil.rmtree(folder)
+
+    @pytest.mark.parametrize(
+        ("then", "now", "is_altered", "is_own"),
+        [
+            ("mine", "mine", False, True),
+            ("mine", "mine", True, False),
+            ("mine", "other", False, False),
+            ("/dev/null", "mine", False, False),  # no key can be stored
+            ("mine", "/dev/null", False, False),
+        ],
+    )
+    def test_a_checkpoint_of_another_user_is_named(
+        self, undisturbed, tmp_path, monkeypatch, then, now, is_altered, is_own
+    ):
+        prepared, folder = a_run(tmp_path)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / then))
+        go(prepared, folder, accident=fail, at=50)
+        if is_altered:
+            alter(folder, newest(folder))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / now))
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 48 and result(folder) == undisturbed
+        notes = ["was not written with this user's key" in one for one in content["resume_notes"]]
+        assert notes == ([] if is_own else [True])
+        for key in tmp_path.glob("*/parallax/checkpoint.key"):
+            assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_size == 32
 
     def test_a_training_that_fails_before_or_long_after_its_checkpoint_begins_no_other(
         self, undisturbed, tmp_path, monkeypatch
@@ -256,14 +285,10 @@ class TestOddStarts:
 
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
-        file = folder / "checkpoint" / f"{newest(folder)}.state"
-        content = msgspec.msgpack.decode(file.read_bytes()[32:])
-        digest, chunk = hashlib.sha256(bytes(2**18)).digest(), file.with_name("99.pieces")
-        chunk.write_bytes(bytes(2**18))
-        content["pieces"][digest] = [99, 0, 2**18]
-        raw = msgspec.msgpack.encode(content)
-        file.write_bytes(hashlib.sha256(raw).digest() + raw)
-        alter(folder, newest(folder), enlarge)
+        digest = hashlib.sha256(bytes(2**18)).digest()
+        (folder / "checkpoint" / "99.pieces").write_bytes(bytes(2**18))
+        add = lambda pieces: pieces.update({digest: [99, 0, 2**18]})  # noqa: E731
+        alter(folder, newest(folder), enlarge, add)
         content = go(prepared, folder)
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "is too large: its arrays take more than 2" in content["resume_notes"][0]
