@@ -293,7 +293,7 @@ def checkpoint_original(top):
 
 
 def read_checkpoint(top, rng):
-    """Whoever can make hashes hold can store any numbers; no code, memory or time is to be had."""
+    """Whoever can make hashes hold can store any numbers, but not as the user's own."""
     folder, content = checkpoint_original(top)
     altered = copy.deepcopy(content)
     for _ in range(rng.choice((1, 1, 2, 6))):
@@ -303,12 +303,13 @@ def read_checkpoint(top, rng):
     target = Web(4)
     try:
         with RunLock.acquire(folder) as lease:
-            state = checkpoints.CheckpointStore(lease).load(1).state
-        StateWriter().write(target, state)
+            loaded = checkpoints.CheckpointStore(lease).load(1)
+        StateWriter().write(target, loaded.state)
     except (UnusableError, StateMismatchError):
         return REFUSED
     except Exception as error:  # as `CheckpointManager._load_checkpoint` has it
         return f"refused by {type(error).__name__}"
+    assert not loaded.is_own
     return OTHER
 
 
