@@ -67,7 +67,7 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         caption += (
             " Bottom: what explains the variance of scores at own hyperparameters, with 95% "
             "bootstrap intervals; estimates can be below 0. Remaining differences are those at "
-            "equal hyperparameters."
+            "equal hyperparameters; other code includes initial weights."
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"

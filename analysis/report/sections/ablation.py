@@ -369,7 +369,8 @@ def _describe_changes(parts: Sequence[tuple[str, str]]) -> list[document.Words]:
     described = [(name, does) for name, does in parts if does]
     lead = len(parts) > 1
     return [
-        (" ", document.Code(name), f": {does}") if lead else f" {does}" for name, does in described
+        (" ", document.Code(name), f": {does}") if lead else f" The change: {does}"
+        for name, does in described
     ]
 
 

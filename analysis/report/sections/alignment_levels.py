@@ -162,17 +162,20 @@ def _describe_algorithm(found: LevelDecomposition) -> str:
     only, others = found.by_algorithm[name]
     return (
         f"{get_label(name)}: hyperparameters {format_share(*only.own)}, remaining "
-        f"{format_share(*only.equal)}. Other algorithms: {format_share(*others.own)} and "
-        f"{format_share(*others.equal)}."
+        f"{_format_left(only)}. Other algorithms: {format_share(*others.own)} and "
+        f"{_format_left(others)}."
     )
 
 
+def _format_left(shares: ShareIntervals) -> str:
+    """Return the share of remaining differences, and whether it is shown."""
+    return format_share(*shares.equal) + ", not shown to be above 0" * (shares.equal[1] <= 0)
+
+
 def _describe_secondary(found: LevelDecomposition) -> str:
-    share = found.shares.equal
-    shown = "above 0" if share[1] > 0 else "not shown to be above 0"
     return (
         f"By the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, not over all "
-        f"of training, remaining differences explain {format_share(*share)}: {shown}."
+        f"of training, remaining differences explain {_format_left(found.shares)}."
     )
 
 
@@ -180,11 +183,12 @@ def describe_recipe_dependence(design: CrossedDesign) -> str:
     """Return how far the remaining share depends on the recipe; empty if that is not known."""
     if design.shares is None:
         return ""
-    low, high = design.shares.equal.min(), design.shares.equal.max()
+    shares = dict(zip(design.recipes, design.shares.equal, strict=True))
+    least, most = (choose(shares, key=lambda name: shares[name]) for choose in (min, max))
     return (
-        f"{get_label(design.algorithm)} on {design.env}: remaining differences explain {low:.0%} "
-        f"to {high:.0%}, by the framework whose recipe all are given "
-        f"(n = {design.scores.shape[2]} each)."
+        f"{get_label(design.algorithm)} on {design.env}, all with the recipe of one framework: "
+        f"remaining differences explain {shares[least]:.0%} with that of {get_label(least)} to "
+        f"{shares[most]:.0%} with that of {get_label(most)}."
     )
 
 
@@ -205,7 +209,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
     )
     return (
         f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and "
-        f"remaining differences {format_share(*shares.equal)}."
+        f"remaining differences {_format_left(shares)}."
     )
 
 

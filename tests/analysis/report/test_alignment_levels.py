@@ -158,8 +158,10 @@ def test_a_crossed_design_says_how_far_the_rest_depends_on_the_recipe(names):
     if "else" in names:
         assert text == "" and "equal recipe" not in page
         return
-    low, *_, high = sorted(design.shares.equal)
-    assert f"{low:.0%} to {high:.0%}, by the framework whose recipe all are given (n = 3" in text
+    shares = design.shares.equal
+    low, high = shares.argmin(), shares.argmax()
+    assert f"{shares[low]:.0%} with that of f{low} to {shares[high]:.0%} with" in text
+    assert text.endswith(f"with that of f{high}.") and len(text.split()) <= 30
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
