@@ -164,8 +164,8 @@ def conf(tmp_path):
     return shutil.copytree(CONF, tmp_path / "conf")
 
 
-# Two more ways of touching the task, of which the study that writes to its place is the widest.
-ALSO = ("writes to the task", "chooses into the task")
+# More ways of touching the task or referring to it; the others are the widest of their kind.
+ALSO = ("writes to the task", "chooses into the task", "refers to a choice", "refers to the task")
 
 
 @pytest.mark.parametrize(
