@@ -348,7 +348,7 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         "component and W that of seeds, summed over rows, the shares are (B own - B equal), "
         "(B equal - B equal updates), B equal updates and W own, each over B own + W own.",
         "Intervals are basic bootstrap intervals over seeds alone, with deviations widened by "
-        "the square root of n / (n - 1); with three seeds they are rough.",
+        "the square root of n / (n - 1); with few seeds they are too short.",
         _describe_rises(results),
         "Known update code is what the level of equal updates removes. Other code is the rest, "
         "such as initial weights, which are each framework's own at every level.",
