@@ -273,6 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names can be any bytes
+    os.environ["MPLBACKEND"] = "agg"  # figures are files, and another backend may not be there
     try:
         code = dispatch_command(words)
         sys.stdout.flush()

@@ -447,9 +447,8 @@ def _describe_rises(results: LevelResults) -> str:
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     """Return the runs requested, completed and used of every task and level, and missing ones."""
     rows: list[tuple[Words, ...]] = []
-    places = [(spread.task, spread.level) for spread in results.spreads]
-    corrected = adjust_holm(np.array([spread.p for spread in results.spreads]))
-    tests = dict(zip(places, corrected.tolist(), strict=True))
+    corrected = adjust_holm([spread.p for spread in results.spreads])
+    tests = dict(zip(((one.task, one.level) for one in results.spreads), corrected, strict=True))
     for task, levels in results.by_task.items():
         for level in LEVELS:
             if level not in levels:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import forked
 import pytest
@@ -26,6 +27,25 @@ def test_commands_are_few_and_each_is_there_once():
     assert len(words) == len(set(words)) <= MAX_COMMANDS
     assert {command.group for command in cli.COMMANDS} == {"", *cli.GROUPS}
     assert not {command.words for command in cli.COMMANDS} & set(cli.GROUPS)
+
+
+def test_figures_do_not_need_the_backend_that_the_environment_names(tmp_path):
+    study = Path(__file__).parents[3] / "docs" / "thesis_ppo_hopper.parquet"
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "parallax",
+            "compare",
+            str(study),
+            "--output",
+            str(tmp_path / "a.png"),
+        ],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MPLBACKEND": "nope"},
+    )
+    assert result.returncode == 0 and list(tmp_path.glob("*.png")), result.stderr
 
 
 @pytest.mark.parametrize("command", PARSED, ids=lambda command: command.words)
