@@ -225,7 +225,7 @@ def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> No
     width, size = 1 - (_LEFT + _RIGHT) / _WIDTH, len(rows) * _BAR / height
     axis = figure.add_axes((_LEFT / _WIDTH, 0.3 / height, width, size))
     for number, (name, value, low, high) in enumerate(rows):
-        thick = 0.35 if name in _PARTS and found.has_lockstep else 0.62
+        thick = 0.35 if name in _PARTS else 0.62
         axis.barh(number, value, height=thick, color=_SHARE_COLORS[name], zorder=2)
         axis.plot([max(low, -1.0), min(high, 2.0)], [number] * 2, color="black", linewidth=0.9)
         axis.text(
@@ -235,7 +235,7 @@ def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> No
             transform=axis.get_yaxis_transform(),
             va="center",
         )
-    axis.set_yticks(range(len(rows)), [name_share(name, found) for name, *_ in rows])
+    axis.set_yticks(range(len(rows)), [name_share(name) for name, *_ in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
     ends = [value for row in rows for value in row[1:]]
     axis.set_xlim(max(-1.0, min([0.0, *ends]) - 0.03), min(2.0, max([1.0, *ends]) + 0.03))
@@ -263,6 +263,6 @@ def format_share(value: float, low: float, high: float) -> str:
     return f"{value}% [{low}%, {high}%]"
 
 
-def name_share(name: str, found: LevelDecomposition) -> str:
+def name_share(name: str) -> str:
     """Return the name of a share on pages; parts of the remaining differences say so."""
-    return ("of these, " if name in _PARTS and found.has_lockstep else "") + SHARE_LABELS[name]
+    return ("of these, " if name in _PARTS else "") + SHARE_LABELS[name]

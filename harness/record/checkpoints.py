@@ -87,7 +87,7 @@ class LoadedCheckpoint:
     number: int
     about: Mapping[str, Any]
     state: Any
-    is_own: bool = True
+    is_own: bool
 
 
 class _ChunkLocation(msgspec.Struct, frozen=True, array_like=True):
@@ -176,7 +176,9 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        content, is_own = _read_state_file(self._folder, number)
+        raw, signature = _read_signed_state(self._folder, number)
+        content = _decode_state(raw)
+        is_own = bool(signature) and hmac.compare_digest(signature, _sign_content(raw))
         stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
         pieces = _StateUnpacker(self, content.pieces, room + stored)
         try:
@@ -198,7 +200,7 @@ class CheckpointStore:
         Raises:
             UnusableError: It is damaged, or was written by another version; says which.
         """
-        return _read_state_file(self._folder, number)[0].about
+        return _decode_state(_read_signed_state(self._folder, number)[0]).about
 
     def remove(self) -> None:
         """Removes all checkpoints."""
@@ -262,16 +264,14 @@ def find_last_checkpoint(folder: Path) -> LastCheckpoint | None:
     checkpoints = folder / CHECKPOINT_FOLDER
     for number in _list_newest(checkpoints):
         with contextlib.suppress(UnusableError, msgspec.ValidationError):
-            content = {
-                "number": number,
-                "step": _read_state_file(checkpoints, number)[0].about.get("step"),
-            }
-            return msgspec.convert(content, LastCheckpoint)
+            content = _decode_state(_read_signed_state(checkpoints, number)[0])
+            about = {"number": number, "step": content.about.get("step")}
+            return msgspec.convert(about, LastCheckpoint)
     return None
 
 
-def _read_state_file(checkpoints: Path, number: int) -> tuple[_StateFile, bool]:
-    """Return the content of a `.state` file, and whether it has this user's signature."""
+def _read_signed_state(checkpoints: Path, number: int) -> tuple[bytes, bytes]:
+    """Return the content of a `.state` file and its signature, empty before there were any."""
     path = checkpoints / f"{number}{_STATE_SUFFIX}"
     try:
         guarded = read_bounded(path, _limit_state_bytes(checkpoints))
@@ -282,6 +282,10 @@ def _read_state_file(checkpoints: Path, number: int) -> tuple[_StateFile, bool]:
         raw, signature = raw[:-_HASH_BYTES], raw[-_HASH_BYTES:]
         if hashlib.sha256(raw).digest() != digest:
             raise UnusableError("is damaged: its checksum does not hold")
+    return raw, signature
+
+
+def _decode_state(raw: bytes) -> _StateFile:
     try:
         content = msgspec.msgpack.decode(raw, type=_StateFile)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -290,7 +294,7 @@ def _read_state_file(checkpoints: Path, number: int) -> tuple[_StateFile, bool]:
         raise UnusableError(
             f"is of format {content.version}, and this version of the project knows {VERSION}"
         )
-    return content, bool(signature) and hmac.compare_digest(signature, _sign_content(raw))
+    return content
 
 
 def _sign_content(raw: bytes) -> bytes:

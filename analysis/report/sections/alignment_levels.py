@@ -181,9 +181,9 @@ def _describe_secondary(found: LevelDecomposition) -> str:
 
 def describe_recipe_dependence(design: CrossedDesign) -> str:
     """Return how far the remaining share depends on the recipe; empty if that is not known."""
-    if design.shares is None:
+    if (found := design.shares) is None:
         return ""
-    shares = dict(zip(design.recipes, design.shares.equal, strict=True))
+    shares = dict(zip(design.recipes, found.equal, strict=True))
     least, most = (choose(shares, key=lambda name: shares[name]) for choose in (min, max))
     return (
         f"{get_label(design.algorithm)} on {design.env}, all with the recipe of one framework: "
@@ -374,7 +374,7 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
     limits = Listing(tuple(filter(None, notes)))
     if found is None:
         return (limits,)
-    heads = tuple(name_share(name, found) for name, *_ in list_share_rows(found))
+    heads = tuple(name_share(name) for name, *_ in list_share_rows(found))
     rows: list[tuple[Words, ...]] = [
         (f"all: {', '.join(map(_name_task, found.tasks))}", *_format_shares(found))
     ]
@@ -437,11 +437,8 @@ def _describe_rises(results: LevelResults) -> str:
         if before and after and after.spread > before.spread:
             apart = after.interval[0] > before.interval[1]
             rises.append(f"{_name_task(task)} (intervals {'do not ' * apart}overlap)")
-    where = (
-        "Why the spread is larger at equal updates than at equal hyperparameters is not known for "
-        f"{', '.join(rises)}."
-    )
-    return where if rises else ""
+    why = "Why the spread is larger at equal updates than at equal hyperparameters is not known for"
+    return f"{why} {', '.join(rises)}." if rises else ""
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
@@ -590,14 +587,13 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
 
 def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
     """Return what is left between frameworks with each recipe, and by the order of steps."""
-    shares = design.shares
-    if shares is None:
+    if (shares := design.shares) is None:
         return ()
     rows: list[tuple[Words, ...]] = [
         (f"{get_label(recipe)}'s defaults", f"{share:.0%}", f"{shares.own - share:.0%}")
         for recipe, share in zip(design.recipes, shares.equal, strict=True)
     ]
-    left = float(shares.equal.mean())
+    left = shares.equal.mean()
     return (
         "Shares of the variance with own hyperparameters, by the recipe that all frameworks are "
         "given.",

@@ -94,7 +94,7 @@ def test_an_answer_that_is_not_there_says_why(spreads, words):
 
 def test_remaining_differences_are_shown_with_their_two_parts():
     found = make_results([make_spread(level) for level in LEVELS]).decomposition
-    rows = {name_share(name, found): value for name, value, *_ in list_share_rows(found)}
+    rows = {name_share(name): value for name, value, *_ in list_share_rows(found)}
     parts = rows["of these, known update code"] + rows["of these, other code"]
     assert rows["remaining differences"] == pytest.approx(parts)
     rest = rows["hyperparameters"] + rows["seeds"]

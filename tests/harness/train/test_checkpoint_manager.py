@@ -148,7 +148,7 @@ def test_what_a_training_cannot_survive_is_raised(monkeypatch, error):
 
 
 def test_a_state_is_loaded_once_at_the_first_safe_point(monkeypatch):
-    training = Training(monkeypatch, start=LoadedCheckpoint(1, {"step": 1000}, {"part": 5}))
+    training = Training(monkeypatch, start=LoadedCheckpoint(1, {"step": 1000}, {"part": 5}, True))
     assert training.value == 0
     training.visit(0.0)
     assert training.value == 5
@@ -156,7 +156,7 @@ def test_a_state_is_loaded_once_at_the_first_safe_point(monkeypatch):
     assert training.visit(1.0) == [1.0] and training.saved == [(1.0, {"part": 6})]
     assert training.manager.has_resumed
     for step, part, words in ((1000, "text", "it does not fit"), (999, 5, "999 is that of step 1")):
-        start = LoadedCheckpoint(1, {"step": step}, {"part": part})
+        start = LoadedCheckpoint(1, {"step": step}, {"part": part}, True)
         unfit = Training(monkeypatch, start=start)
         with pytest.raises(ResumeError, match=words):
             unfit.visit(0.0)
@@ -275,7 +275,7 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
     store = types.SimpleNamespace(
         numbers=lambda: [3, 2, 1],
         about=lambda number: ABOUT | {"identity": then if number > 1 else now},
-        load=lambda number, room: LoadedCheckpoint(number, {"room": room}, None),
+        load=lambda number, room: LoadedCheckpoint(number, {"room": room}, None, True),
     )
     found = list(checkpointing.iterate_resume_points(store, now, said.append, 7.0))
     usable = [3, 2, 1] if not words else [1]
@@ -292,7 +292,7 @@ def test_a_damaged_checkpoint_is_passed_over():
     def load(number, room):
         if number == 2:
             raise UnusableError("is damaged")
-        return LoadedCheckpoint(number, {}, None)
+        return LoadedCheckpoint(number, {}, None, True)
 
     store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: ABOUT, load=load)
     found = list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0))

@@ -126,7 +126,7 @@ def test_the_source_of_a_run_is_its_script_or_the_frameworks_files():
 def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
     attempt, monkeypatch, capsys, unfit
 ):
-    starts = [LoadedCheckpoint(2, {}, {}), LoadedCheckpoint(1, {}, {}), None]
+    starts = [LoadedCheckpoint(2, {}, {}, True), LoadedCheckpoint(1, {}, {}, True), None]
     tried, drawn, discarded, rooms = [], [], [], []
 
     def train(start, every, stop):
@@ -194,7 +194,7 @@ def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatc
         monkeypatch.setattr(run, name, fake)
     attempt._adapter = types.SimpleNamespace(train=lambda *given: made.update(trained=given))
     attempt._folder.checkpoints, attempt._folder.save_policy = None, saved.append
-    loaded = start and LoadedCheckpoint(1, start, {})
+    loaded = start and LoadedCheckpoint(1, start, {}, True)
     outcome = attempt._train(loaded, 20.0, run.StopRequest())
     policy, native = better if best else learned, attempt._prepared.native
     assert outcome == {
