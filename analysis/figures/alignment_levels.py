@@ -9,7 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
-from parallax.analysis.figures.style import SeriesStyle, get_framework_styles
+from parallax.analysis.figures.style import (
+    MEDIUM_FONT,
+    PAGE_WIDTH,
+    SMALL_FONT,
+    SeriesStyle,
+    get_framework_styles,
+)
 from parallax.analysis.labels import get_label, make_file_name
 from parallax.analysis.stats.decomposition import SHARE_NAMES
 from parallax.analysis.stats.intervals import compute_interval
@@ -27,9 +33,8 @@ LEVEL_LABELS = {
     "exact": "equal hyperparameters",
     "lockstep": "equal updates too",
 }
-_WIDTH = 5.2  # inches: narrower than a page, so that it can be read on a phone
-_STRIP, _HEAD, _BAR = 0.44, 0.22, 0.24  # heights in inches
-_LEFT, _RIGHT = 1.4, 1.05
+_LETTER, _GAP = 0.051, 0.12  # inches, as the next ones: of names of tasks, and around columns
+_ROW, _TEXT, _BAR = 0.58, 0.16, 0.2  # of a task, of the line above its dots, of a share
 _LOWEST, _HIGHEST = -0.6, 1.3  # limits of the axis, even if intervals are longer
 
 
@@ -60,7 +65,7 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         "the score of doing nothing or of random actions, whichever is higher; 1 is a solved task. "
         "Own hyperparameters are those of a framework's script or library, equal ones are of one "
         "recipe. With equal updates, known differences in the code of an update are removed too; "
-        "initial weights still differ. Right: how far frameworks spread (standard deviation "
+        "initial weights still differ. Spread: how far frameworks lie apart (standard deviation "
         "without the noise of seeds, 95% bootstrap interval); n is the number of runs."
     )
     if results.decomposition:
@@ -75,29 +80,33 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
 
 
 def draw_level_figure(results: LevelResults) -> Figure:
-    """Draw the figure of one study."""
+    """Draw the figure of one study: a row per task, a column per level, and the shares below."""
     rows, styles = results.by_task, get_framework_styles(results.frameworks)
+    levels = [one for one in LEVEL_LABELS if any(one in found for found in rows.values())]
     shares = results.decomposition
-    heights = {task: _HEAD + len(levels) * _STRIP for task, levels in rows.items()}
-    strips = sum(heights.values())
-    top, bottom = 0.42, 0.36 + (0.62 + len(list_share_rows(shares)) * _BAR if shares else 0.0)
-    height = top + strips + bottom
-    figure = Figure(figsize=(_WIDTH, height))
-    axis = figure.add_axes(
-        (_LEFT / _WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / _WIDTH, strips / height)
-    )
-    _set_score_axis(axis, results, strips)
-    offset = 0.0
-    for task, levels in rows.items():
-        _draw_task(axis, offset, task, levels, styles)
-        offset += heights[task]
+    bottom = 0.32 + (0.62 + len(list_share_rows(shares)) * _BAR if shares else 0.0)
+    height = 0.46 + len(rows) * _ROW + bottom
+    names = 0.1 + _LETTER * max(12, *(len(task.env) for task in rows))
+    width = (PAGE_WIDTH - names) / len(levels)
+    figure = Figure(figsize=(PAGE_WIDTH, height))
+    for column, level in enumerate(levels):
+        left = (names + column * width) / PAGE_WIDTH
+        size = (width - _GAP) / PAGE_WIDTH, len(rows) * _ROW / height
+        axis = figure.add_axes((left, bottom / height, *size))
+        _set_score_axis(axis, results, len(rows))
+        axis.set_title(LEVEL_LABELS[level], loc="left", fontweight="bold")
+        for row, (task, found) in enumerate(rows.items()):
+            if not column:
+                _name_task(axis, row, task, names / (width - _GAP))
+            if level in found:  # a level without runs has no strip
+                _draw_strip(axis, row * _ROW, found[level], styles)
     _draw_legend(figure, styles)
     if shares:
         _draw_shares(figure, shares, height)
     return figure
 
 
-def _set_score_axis(axis: Axes, results: LevelResults, strips: float) -> None:
+def _set_score_axis(axis: Axes, results: LevelResults, rows: int) -> None:
     ends = [
         end
         for spread in results.spreads
@@ -106,54 +115,47 @@ def _set_score_axis(axis: Axes, results: LevelResults, strips: float) -> None:
     ]
     low, high = min([0.0, *ends]), max([1.0, *ends])
     axis.set_xlim(max(_LOWEST, low - 0.08), min(_HIGHEST, high + 0.08))
-    axis.set_ylim(strips, 0)
+    axis.set_ylim(rows * _ROW, 0)
     axis.set_yticks([])
     axis.spines[:].set_visible(False)
-    for value, style in ((0.0, ":"), (1.0, ":")):
-        axis.axvline(value, color="0.35", linewidth=0.8, linestyle=style, zorder=1)
+    for value in (0.0, 1.0):
+        axis.axvline(value, color="0.35", linewidth=0.8, linestyle=":", zorder=1)
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0\ndoes nothing", "", "0.5", "", "1\nsolved"])
-    axis.text(
-        1.02, 1.003, "spread", transform=axis.transAxes, fontweight="bold", va="bottom", ha="left"
-    )
 
 
-def _draw_task(
-    axis: Axes,
-    offset: float,
-    task: LevelTask,
-    levels: Mapping[str, LevelSpread],
-    styles: Mapping[str, SeriesStyle],
-) -> None:
-    side = axis.get_yaxis_transform()
-    title = f"{get_label(task.algorithm)} on {task.env}, {task.length:,} steps"
-    axis.text(
-        -_LEFT / (_WIDTH - _LEFT - _RIGHT) + 0.02,
-        offset + _HEAD - 0.05,
-        title,
-        transform=side,
-        fontweight="bold",
-        va="bottom",
-    )
-    axis.axhline(offset + 0.02, color="0.6", linewidth=0.6)
-    for number, (level, spread) in enumerate(levels.items()):  # a level without runs has no strip
-        top = offset + _HEAD + number * _STRIP
+def _name_task(axis: Axes, row: int, task: LevelTask, left: float) -> None:
+    for line, text in enumerate((get_label(task.algorithm), task.env, f"{task.length:,} steps")):
         axis.text(
-            -0.02, top + _STRIP / 2, LEVEL_LABELS[level], transform=side, ha="right", va="center"
+            -left + 0.02,
+            row * _ROW + (line + 0.8) * _ROW / 4,
+            text,
+            transform=axis.get_yaxis_transform(),
+            fontsize=SMALL_FONT if line else MEDIUM_FONT,
+            fontweight="normal" if line else "bold",
+            va="center",
         )
-        axis.axhspan(top + 0.015, top + _STRIP - 0.015, color="0.965", zorder=0)
-        _draw_strip(axis, top, spread, styles)
 
 
 def _draw_strip(
     axis: Axes, top: float, spread: LevelSpread, styles: Mapping[str, SeriesStyle]
 ) -> None:
     low, high = axis.get_xlim()
-    step = (_STRIP - 0.1) / max(1, len(styles) - 1)
+    axis.axhspan(top + 0.02, top + _ROW - 0.02, color="0.965", zorder=0)
+    axis.text(
+        0.02,
+        top + _TEXT - 0.02,
+        describe_spread(spread, len(styles)),
+        transform=axis.get_yaxis_transform(),
+        fontsize=SMALL_FONT,
+        bbox={"pad": 0.5, "facecolor": "0.965", "edgecolor": "none"},
+        va="bottom",
+    )
+    step = (_ROW - _TEXT - 0.1) / max(1, len(styles) - 1)
     for number, (name, style) in enumerate(styles.items()):
         values = spread.scores.get(name)
         if values is None or not len(values):
             continue
-        place = top + 0.05 + number * step
+        place = top + _TEXT + 0.04 + number * step
         found = compute_interval(values, "t")
         if np.isfinite(found.low):
             ends = np.clip([found.low, found.high], low, high)
@@ -168,29 +170,21 @@ def _draw_strip(
             markeredgewidth=0.4,
             zorder=3,
         )
-    axis.text(
-        1.02,
-        top + _STRIP / 2,
-        describe_spread(spread, len(styles)),
-        transform=axis.get_yaxis_transform(),
-        ha="left",
-        va="center",
-    )
 
 
 def describe_spread(spread: LevelSpread, frameworks: int) -> str:
-    """Return the spread of a strip with its interval and number of runs, in two or three lines.
+    """Return the spread of a strip with its interval and number of runs, in one line.
 
     A strip with fewer frameworks than the study says so.
     """
     some = len(spread.scores)
-    lacking = "" if some == frameworks else f", {some} of {frameworks}"
+    sizes = spread.format_sizes() + ("" if some == frameworks else f", {some} of {frameworks}")
     if spread.scale is None:
-        return "solved score\nnot known"
+        return "solved score not known"
     if spread.variance is None:
-        return f"too few runs\n{spread.format_sizes()}{lacking}"
+        return f"too few runs, {sizes}"
     low, high = spread.interval
-    return f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]\n{spread.format_sizes()}{lacking}"
+    return f"spread {spread.spread:.2f} [{low:.2f}, {high:.2f}], {sizes}"
 
 
 def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
@@ -222,8 +216,8 @@ _SHARE_COLORS = dict(zip(SHARE_LABELS, ("0.25", "0.45", "0.7", "0.7", "0.82"), s
 
 def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> None:
     rows = list_share_rows(found)
-    width, size = 1 - (_LEFT + _RIGHT) / _WIDTH, len(rows) * _BAR / height
-    axis = figure.add_axes((_LEFT / _WIDTH, 0.3 / height, width, size))
+    left, right = 1.5 / PAGE_WIDTH, 1.3 / PAGE_WIDTH
+    axis = figure.add_axes((left, 0.3 / height, 1 - left - right, len(rows) * _BAR / height))
     for number, (name, value, low, high) in enumerate(rows):
         thick = 0.35 if name in _PARTS else 0.62
         axis.barh(number, value, height=thick, color=_SHARE_COLORS[name], zorder=2)

@@ -170,8 +170,8 @@ def test_what_is_missing_is_said_and_not_drawn():
     results = make_results([some, make_spread("exact")])
     assert "2 of 4" in describe_spread(some, 4)
     figure = draw_level_figure(results)
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert "own hyperparameters" in texts and "equal updates too" not in texts
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    assert "own hyperparameters" in titles and "equal updates too" not in titles
     page = render_markdown(Document("", make_level_blocks(results)))
     assert "| no runs " in page
     assert "not in the shares" in page
