@@ -1,7 +1,7 @@
 """Accuracy of the diagnosis: how many planted faults it finds, and false alarms on healthy runs.
 
     python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
-    python benchmarks/diagnosis.py sabotage             frameworks' own code, with wrong settings
+    python benchmarks/diagnosis.py wrong_settings       frameworks' own code, with wrong settings
     python benchmarks/diagnosis.py planted              their own code, with and without faults
     python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
     python benchmarks/diagnosis.py judge                the same runs, with the current checks
@@ -19,9 +19,9 @@ from typing import Any
 
 from diagnosis_runs import ALGORITHMS, FRAMEWORKS, TASKS, Setting, settings, watched_run
 
-MODES = ("faults", "sabotage", "planted", "healthy", "judge")
+MODES = ("faults", "wrong_settings", "planted", "healthy", "judge")
 HALVES = {0: "set on", 1: "judged on"}
-SABOTAGED = 2600
+CHANGED_STEPS = 2600
 PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 
 
@@ -51,16 +51,16 @@ def faults(options: argparse.Namespace) -> None:
     names = {id(twin): name for name, twin in TWINS.items()}
     wanted = [p for p in PROGRAMS if not options.programs or p.post in options.programs]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    told: dict[int, list[dict[str, Any]]] = {}
+    healthy_runs: dict[int, list[dict[str, Any]]] = {}
     for twin in {id(program.twin): program.twin for program in wanted}.values():
-        told[id(twin)] = [twin(seed=seed)[0] for seed in seeds]
-    print(f"{len(seeds)} runs each; what the twin is told: errors and warnings in all its runs")
+        healthy_runs[id(twin)] = [twin(seed=seed)[0] for seed in seeds]
+    print(f"{len(seeds)} runs each; errors and warnings in the twin's runs")
     found = 0
     for program in wanted:
         runs = [program.twin(program.fault, seed=seed)[0] for seed in seeds]
         hits, healthy = (
             [run[program.check] for run in one if program.check in run]
-            for one in (runs, told[id(program.twin)])
+            for one in (runs, healthy_runs[id(program.twin)])
         )
         found += len(hits) == len(runs) and not healthy
         print(
@@ -69,7 +69,7 @@ def faults(options: argparse.Namespace) -> None:
         )
         print(f"            {hits[0].seen.text if hits else 'not found'}", flush=True)
     print(f"{found} of {len(wanted)} found in all runs and in none of the twin's")
-    for key, runs in told.items():
+    for key, runs in healthy_runs.items():
         counts = collections.Counter(
             f"{f.level} {name}" for run in runs for name, f in run.items() if f.level != "note"
         )
@@ -77,7 +77,7 @@ def faults(options: argparse.Namespace) -> None:
 
 
 RATES = {"policy_learning_rate": 0.5, "critic_learning_rate": 0.5}
-SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
+WRONG_SETTINGS: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     # words, check, algorithm, task, changed settings
     ("gamma=1", "no-discount", "dqn", "CartPole-v1", {"gamma": 1.0}),
     (
@@ -125,12 +125,12 @@ SABOTAGES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
 """Runs of frameworks with one thing wrong; an empty check means that none looks for it."""
 
 
-def sabotage(options: argparse.Namespace) -> None:
+def wrong_settings(options: argparse.Namespace) -> None:
     """Print which wrong settings of frameworks' runs are found by their check."""
     from parallax.harness.contract.fields import SpecError
 
     counts: dict[str, list[bool]] = collections.defaultdict(list)
-    for words, check, algorithm, task, changes in SABOTAGES:
+    for words, check, algorithm, task, changes in WRONG_SETTINGS:
         if options.words and words not in options.words:
             continue
         for framework in options.frameworks:
@@ -138,18 +138,18 @@ def sabotage(options: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 where = framework, algorithm, task, options.first_seed, Path(folder), "on"
                 try:
-                    _, report = watched_run(*where, steps=SABOTAGED, period=40, changes=changes)
+                    _, report = watched_run(*where, steps=CHANGED_STEPS, period=40, changes=changes)
                 except SpecError as error:
                     print(f"{words:<30}{framework:<10}not settable: {error}", flush=True)
                     continue
             found = {one["id"]: one["level"] for one in report["findings"]}
-            told = [f"{level[0]} {name}" for name, level in found.items() if level != "note"]
+            others = [f"{level[0]} {name}" for name, level in found.items() if level != "note"]
             if check:
                 counts[check].append(check in found)
             verdict = ("found" if check in found else "MISSED") if check else "no check asks"
             seconds = time.process_time() - begun
             print(
-                f"{words:<30}{framework:<10}{check:<15}{verdict:<15}{', '.join(told)} "
+                f"{words:<30}{framework:<10}{check:<15}{verdict:<15}{', '.join(others)} "
                 f"({seconds:.0f} s)",
                 flush=True,
             )
@@ -159,34 +159,34 @@ def sabotage(options: argparse.Namespace) -> None:
 
 def planted(options: argparse.Namespace) -> None:
     """Print which faults in frameworks' code their check finds, and its findings without them."""
-    from diagnosis_planted import PLANTED, intervention
+    from diagnosis_planted import load_planted_faults, name_intervention
 
     chosen = [
         one
-        for one in PLANTED
+        for one in load_planted_faults()
         if one.framework in options.frameworks
         and one.algorithm in options.algorithms
-        and (not options.words or one.words in options.words)
+        and (not options.words or one.fault in options.words)
     ]
-    told: dict[Setting, dict[str, Any]] = {}
+    healthy: dict[Setting, dict[str, Any]] = {}
     hits: dict[str, list[bool]] = collections.defaultdict(list)
     for one in chosen:
         first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
         setting = one.framework, one.algorithm, one.task or first
-        if setting not in told:
-            told[setting] = _watched(setting, options.first_seed, {})
+        if setting not in healthy:
+            healthy[setting] = _watched(setting, options.first_seed, {})
             loud = [
-                f"{f['level'][0]} {n}" for n, f in told[setting].items() if f["level"] != "note"
+                f"{f['level'][0]} {n}" for n, f in healthy[setting].items() if f["level"] != "note"
             ]
             print(f"{' '.join(setting):<40}as it is: {', '.join(loud)}", flush=True)
-        found = _watched(setting, options.first_seed, {"intervention": intervention(one)})
+        found = _watched(setting, options.first_seed, {"intervention": name_intervention(one)})
         names = [name for name in one.check.split("|") if name in found]
-        hit = bool(names) and not set(names) & set(told[setting])
+        hit = bool(names) and not set(names) & set(healthy[setting])
         hits[one.check].append(hit)
         where = f"{found[names[0]]['level']} at step {found[names[0]]['first_step']}" if hit else ""
         more = [n for n, f in found.items() if f["level"] != "note" and n not in names]
         print(
-            f"{one.framework:<9}{one.algorithm:<5}{one.words:<38}{intervention(one):<16}"
+            f"{one.framework:<9}{one.algorithm:<5}{one.fault:<38}{name_intervention(one):<16}"
             f"{one.check if hit else 'MISSED ' + one.check:<20}{where:<22}also {', '.join(more)}",
             flush=True,
         )
@@ -194,14 +194,14 @@ def planted(options: argparse.Namespace) -> None:
             print(f"         {found[names[0]]['seen']}", flush=True)
     quiet = [
         setting
-        for setting, found in told.items()
+        for setting, found in healthy.items()
         if not any(finding["level"] != "note" for finding in found.values())
     ]
     for check, found_of in hits.items():
         print(f"{check:<15}{sum(found_of)} of {len(found_of)} found")
     all_hits = sum(map(sum, hits.values()))
     print(f"{all_hits} of {len(chosen)} found, and not without the fault;")
-    print(f"{len(quiet)} of {len(told)} settings without a fault had neither error nor warning")
+    print(f"{len(quiet)} of {len(healthy)} settings without a fault had neither error nor warning")
 
 
 def _watched(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     torch.set_num_threads(1)
     table("one environment step", environments(), repeats)
-    table("one optimiser step", optimisers(), repeats)
+    table("one optimizer step", optimizers(), repeats)
 
 
 def environments() -> list[tuple[str, Callable[[], object], Callable]]:
@@ -71,7 +71,7 @@ def environments() -> list[tuple[str, Callable[[], object], Callable]]:
     return [(name, lambda env=env: env.step(0), nullcontext) for name, env in measured]
 
 
-def optimisers() -> list[tuple[str, Callable[[], object], Callable]]:
+def optimizers() -> list[tuple[str, Callable[[], object], Callable]]:
     """Return the same for events of torch."""
     layer = torch.nn.Linear(8, 8)
     adam = torch.optim.Adam(layer.parameters())

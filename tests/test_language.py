@@ -15,13 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
 MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
-MAX_MODULES, MAX_LINES = 377, 103_113
+MAX_MODULES, MAX_LINES = 377, 103_137
 """Sizes of the tree. A commit that raises one says what for."""
 QUESTION_WORDS = {"What", "Which", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Why"}
 REPLACED_WORDS = re.compile(
     r"\b(told|telling|laid in(to)?|lay in|lays in|held|kept|minding|undecided|parted|parting"
     r"|as they come|may as well be|comes? to bear|be it that|at a look|preloaded|bent loss"
-    r"|way of replaying|ways of replaying|the house|runs that were not seen)\b",
+    r"|way of replaying|ways of replaying|the house|runs that were not seen|optimisers?)\b",
     re.IGNORECASE,
 )
 """Words of docs, comments, messages and identifiers that have a standard term instead."""

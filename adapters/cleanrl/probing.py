@@ -1,4 +1,4 @@
-"""Locations of networks, optimisers and buffers in CleanRL's scripts, for probes."""
+"""Locations of networks, optimizers and buffers in CleanRL's scripts, for probes."""
 
 from collections.abc import Mapping
 from typing import Any

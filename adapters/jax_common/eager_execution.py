@@ -124,7 +124,7 @@ def track_state(state: TrainState) -> None:
 
 
 def set_newest_state(state: TrainState) -> None:
-    """Record a train state as the newest one of its optimiser."""
+    """Record a train state as the newest one of its optimizer."""
     _newest_states[_get_optimizer_key(state)] = state
     track_state(state)
 
@@ -152,7 +152,7 @@ def _is_train_state(node: Any) -> bool:
 
 
 def _get_optimizer_key(state: TrainState) -> Any:
-    return state.tx.update  # a function that only this optimiser has
+    return state.tx.update  # a function that only this optimizer has
 
 
 HookFactory = Callable[[], contextlib.AbstractContextManager[None]]

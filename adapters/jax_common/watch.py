@@ -43,9 +43,9 @@ _OPTIMIZER_NAMES = {
 
 
 def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, float]]:
-    """Return an optimiser's name, and those of `lr`, `eps`, `beta1` and `beta2` that it has.
+    """Return an optimizer's name, and those of `lr`, `eps`, `beta1` and `beta2` that it has.
 
-    Numbers that can change during training are in the optimiser's state
+    Numbers that can change during training are in the optimizer's state
     (`optax.inject_hyperparams`), all others in the closures of its functions.
     """
     fixed, names = {}, []
@@ -67,7 +67,7 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
 
 
 def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
-    """Clip gradients with the transformations that precede the optimiser in a chain."""
+    """Clip gradients with the transformations that precede the optimizer in a chain."""
     numbers = next((cells for _, cells in _find_closures(tx.update, 1)), {})
     parts = numbers.get("update_fns", ())
     for update, state in zip(itertools.takewhile(_is_clipping, parts), opt_state, strict=False):

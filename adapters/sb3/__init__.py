@@ -49,7 +49,7 @@ class SB3Adapter(TorchAccelerations, Adapter):
         return explain_missing_device(device, here)
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return the modules that train any algorithm; torch's optimisers load its compiler."""
+        """Return the modules that train any algorithm; torch's optimizers load its compiler."""
         return ("parallax.adapters.sb3.train", "torch._dynamo")
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:

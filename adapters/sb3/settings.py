@@ -76,7 +76,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def couple_defaults_sac(defaults: SAC, context: RunContext) -> SAC:
-    """Return the defaults with one `learning_rate` for all three optimisers."""
+    """Return the defaults with one `learning_rate` for all three optimizers."""
     shared = defaults.policy_learning_rate
     tied = dataclasses.replace(
         defaults, critic_learning_rate=shared, temperature_learning_rate=shared

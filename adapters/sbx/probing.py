@@ -1,4 +1,4 @@
-"""Locations of networks, optimisers and buffers in sbx's models, for probes."""
+"""Locations of networks, optimizers and buffers in sbx's models, for probes."""
 
 from collections.abc import Mapping
 from typing import Any

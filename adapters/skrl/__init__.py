@@ -57,5 +57,5 @@ class SkrlAdapter(TorchAccelerations, Adapter):
         return {f"{name}.{n}": v for n, v in options.items() if n not in DIFFERENT_UNITS}
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
-        """Return the modules that train; torch's optimisers load torch's compiler."""
+        """Return the modules that train; torch's optimizers load torch's compiler."""
         return ("parallax.adapters.skrl.train", "torch._dynamo")

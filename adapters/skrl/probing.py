@@ -1,4 +1,4 @@
-"""Locations of networks, optimisers and memory in skrl's agents, for probes."""
+"""Locations of networks, optimizers and memory in skrl's agents, for probes."""
 
 import contextlib
 import dataclasses

@@ -42,7 +42,7 @@ def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Translate the networks' sizes and the epsilon of their optimisers."""
+    """Translate the networks' sizes and the epsilon of their optimizers."""
     t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
 

@@ -46,7 +46,7 @@ def make_action_space(task: Task) -> gymnasium.spaces.Box:
 
 
 def make_adam(settings: NativeSettings, of: str = "") -> AdamOptimizerFactory:
-    """Return the optimiser of one of several networks, named in brackets, or of all."""
+    """Return the optimizer of one of several networks, named in brackets, or of all."""
     shared = select_options(settings, "AdamOptimizerFactory")
     return AdamOptimizerFactory(**shared | select_options(settings, f"AdamOptimizerFactory{of}"))
 

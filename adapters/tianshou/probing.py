@@ -1,4 +1,4 @@
-"""Locations of networks, optimisers and buffers in Tianshou's policies, for probes."""
+"""Locations of networks, optimizers and buffers in Tianshou's policies, for probes."""
 
 from parallax.adapters.tianshou.versions import IS_BEFORE_2
 

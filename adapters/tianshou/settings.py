@@ -89,7 +89,7 @@ def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Translate the networks' sizes and the epsilon of their optimisers."""
+    """Translate the networks' sizes and the epsilon of their optimizers."""
     t.set_option("adam_eps", "AdamOptimizerFactory.eps")
     t.set_option("hidden_sizes", "Net.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("bootstrap_truncation", True)

@@ -243,13 +243,13 @@ def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]
 
 
 class ScriptedRngPause:
-    """Pauses the scripting, which is slow, while optimisers step: they do not need it."""
+    """Pauses the scripting, which is slow, while optimizers step: they do not need it."""
 
     def __init__(self) -> None:
         self._pause = contextlib.ExitStack()
 
     def begin(self, event: object) -> None:
-        """Pause before the step of an optimiser."""
+        """Pause before the step of an optimizer."""
         self._pause.enter_context(_disable_current_modes())
 
     def end(self, event: object) -> None:

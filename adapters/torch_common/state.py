@@ -1,4 +1,4 @@
-"""Serialization of tensors, optimisers and generators of PyTorch, so that trainings can resume."""
+"""Serialization of tensors, optimizers and generators of PyTorch, so that trainings can resume."""
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
@@ -144,14 +144,14 @@ def _read_optimizer(optimizer: torch.optim.Optimizer, read: ReadNested) -> State
 
 def _write_optimizer(live: Any, state: State, write: WriteNested) -> Any:
     if live is None or len(_list_optimizer_parameters(live)) != len(state["parameters"]):
-        raise StateMismatchError("an optimiser has other parameters than it had")
+        raise StateMismatchError("an optimizer has other parameters than it had")
     for group, group_state in zip(live.param_groups, state["groups"], strict=True):
         if group_state.keys() != group.keys() - {"params"}:
-            raise StateMismatchError("an optimiser has other settings than it had")
+            raise StateMismatchError("an optimizer has other settings than it had")
         for name, value in group_state.items():
             before, group[name] = group[name], write(group[name], value)
             if type(before) in (bool, type(None)) and group[name] is not before:
-                raise StateMismatchError(f"{name} of an optimiser was {group[name]}")
+                raise StateMismatchError(f"{name} of an optimizer was {group[name]}")
     for parameter, parameter_state in zip(
         _list_optimizer_parameters(live), state["parameters"], strict=True
     ):
@@ -162,7 +162,7 @@ def _write_optimizer(live: Any, state: State, write: WriteNested) -> Any:
             # Compiled updates do not check that moments are those of the parameter.
             moments = [value for value in found.values() if getattr(value, "ndim", 0)]
             if any((m.shape, m.dtype) != (parameter.shape, parameter.dtype) for m in moments):
-                raise StateMismatchError("an optimiser has other moments than its parameter")
+                raise StateMismatchError("an optimizer has other moments than its parameter")
             live.state[parameter] = found
     return live
 

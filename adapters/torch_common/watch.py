@@ -39,7 +39,7 @@ def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, fl
     """Fit a copy of a layer to eight of its input rows; return the loss before and after.
 
     The rows are the four smallest in the column that varies most, with target -0.5, and the four
-    largest, with target 0.5. Layer and generator are not changed, and no torch optimiser steps.
+    largest, with target 0.5. Layer and generator are not changed, and no torch optimizer steps.
 
     Returns:
         Mean squared errors, or None where the layer cannot be called with one matrix of rows.

@@ -34,7 +34,7 @@ NoiseModule: TypeAlias = "AdditiveGaussianModule | OrnsteinUhlenbeckProcessModul
 
 @dataclasses.dataclass(frozen=True)
 class DDPGComponents:
-    """Components of DDPG: networks, losses and optimisers.
+    """Components of DDPG: networks, losses and optimizers.
 
     Attributes:
         policy_delay: Critic steps per policy and target update; 1 in upstream's script.
@@ -64,7 +64,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> DDPGComponents:
-    """Return networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimizers as they are before the first update."""
     spec = build_action_spec(task)
     actor = build_deterministic_actor(settings, task)
     critic = build_q_network(settings, task)

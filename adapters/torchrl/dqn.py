@@ -28,7 +28,7 @@ NETWORKS = ("value_network", "target_value_network")
 
 @dataclasses.dataclass(frozen=True)
 class DQNComponents:
-    """Components of DQN: networks, loss and optimiser.
+    """Components of DQN: networks, loss and optimizer.
 
     Attributes:
         max_norm: Norm to clip gradients at; None is off.
@@ -83,7 +83,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> DQNComponents:
-    """Return network, loss and optimiser as they are before the first update."""
+    """Return network, loss and optimizer as they are before the first update."""
     spec = Composite(action=OneHot(task.choices))
     actor = QValueActor(module=_build_network(settings, task), spec=spec, in_keys=["observation"])
     exploration = _StepwiseExploration(

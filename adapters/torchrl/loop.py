@@ -44,7 +44,7 @@ def make_components(
     native: NativeConfig,
     context: RunContext,
 ) -> _Components:
-    """Seed the generators, then build networks, losses and optimisers on the run's device."""
+    """Seed the generators, then build networks, losses and optimizers on the run's device."""
     seed_generators(native.settings["seed"])
     with torch.device(context.device):
         return build(native.settings, context.task)
@@ -238,7 +238,7 @@ def train_off_policy(
         context: The run.
         make_env: Makes one environment.
         monitor: Follows the training.
-        components: Networks, loss and optimisers of the algorithm; has an `actor` and a `loss`.
+        components: Networks, loss and optimizers of the algorithm; has an `actor` and a `loss`.
         explorer: Acts while collecting.
         transforms: Transforms of the environment, in upstream's order.
         networks: Names of the networks that the loss holds, target networks included.

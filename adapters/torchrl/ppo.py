@@ -59,7 +59,7 @@ ACTOR_GAIN, CRITIC_GAIN = 1.0, 0.01
 
 @dataclasses.dataclass(frozen=True)
 class PPOComponents:
-    """Components of PPO: networks, loss and optimiser.
+    """Components of PPO: networks, loss and optimizer.
 
     Attributes:
         advantages: Adds advantages and value targets to a rollout.
@@ -75,7 +75,7 @@ class PPOComponents:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> PPOComponents:
-    """Return networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimizers as they are before the first update."""
     if task.image:
         actor, critic = _build_image_networks(settings, task)
     else:

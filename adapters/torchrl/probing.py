@@ -1,4 +1,4 @@
-"""Locations of networks, optimisers and buffers in TorchRL's components, for probes."""
+"""Locations of networks, optimizers and buffers in TorchRL's components, for probes."""
 
 import contextlib
 import dataclasses

@@ -153,7 +153,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
 
 @dataclasses.dataclass(frozen=True)
 class R2D2Components:
-    """Components of R2D2: networks, loss and optimiser.
+    """Components of R2D2: networks, loss and optimizer.
 
     Attributes:
         exploration: Replaces some actions by random ones, with each actor's own epsilon.
@@ -268,7 +268,7 @@ def _label_steps(collector: Any, lag: ActorLag) -> Iterator[tuple[int, TensorDic
 
 
 def build_components(settings: Mapping[str, Any], task: Task, actors: int = 1) -> R2D2Components:
-    """Return networks, loss and optimiser as they are before the first update."""
+    """Return networks, loss and optimizer as they are before the first update."""
     network = build_recurrent_network(settings, task)
     actor = copy.deepcopy(network).requires_grad_(False)
     shares = compute_actor_epsilons(

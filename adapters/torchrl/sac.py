@@ -25,7 +25,7 @@ NETWORKS = ("actor_network", "qvalue_network", "target_qvalue_network")
 
 @dataclasses.dataclass(frozen=True)
 class SACComponents:
-    """Components of SAC: networks, loss and optimiser.
+    """Components of SAC: networks, loss and optimizer.
 
     Attributes:
         loss: Holds both critics, their targets and the temperature.
@@ -57,7 +57,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> SACComponents:
-    """Return networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimizers as they are before the first update."""
     actor = _build_actor(settings, task)
     loss = get_loss_class(SACLoss, settings)(
         actor,

@@ -27,7 +27,7 @@ NETWORKS = ("actor_network", "qvalue_network", "target_actor_network", "target_q
 
 @dataclasses.dataclass(frozen=True)
 class TD3Components:
-    """Components of TD3: networks, losses and optimisers.
+    """Components of TD3: networks, losses and optimizers.
 
     Attributes:
         explorer: The same policy with Gaussian noise, clipped to the bounds.
@@ -59,7 +59,7 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
 
 def build_components(settings: Mapping[str, Any], task: Task) -> TD3Components:
-    """Return networks, loss and optimisers as they are before the first update."""
+    """Return networks, loss and optimizers as they are before the first update."""
     spec = build_action_spec(task)
     actor = build_deterministic_actor(settings, task)
     noise = AdditiveGaussianModule(

@@ -107,14 +107,9 @@ def draw_level_figure(results: LevelResults) -> Figure:
 
 
 def _set_score_axis(axis: Axes, results: LevelResults, rows: int) -> None:
-    ends = [
-        end
-        for spread in results.spreads
-        for values in spread.scores.values()
-        for end in (values.min(), values.max())
-    ]
-    low, high = min([0.0, *ends]), max([1.0, *ends])
-    axis.set_xlim(max(_LOWEST, low - 0.08), min(_HIGHEST, high + 0.08))
+    scores = [values for spread in results.spreads for values in spread.scores.values()]
+    ends = np.concatenate([[0.0, 1.0], *scores])
+    axis.set_xlim(max(_LOWEST, ends.min() - 0.08), min(_HIGHEST, ends.max() + 0.08))
     axis.set_ylim(rows * _ROW, 0)
     axis.set_yticks([])
     axis.spines[:].set_visible(False)

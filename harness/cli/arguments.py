@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
-from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
+from parallax.harness.contract.adapter import (
+    find_adapter_entry_points,
+    list_usable_frameworks,
+    load_adapter,
+)
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.record.files import escape_lines, write_texts_atomically
@@ -183,7 +187,8 @@ def select_names(option: str, given: Sequence[str] | None, known: Sequence[str])
 
 def select_frameworks(given: Sequence[str] | None) -> list[str]:
     """Return the names that `--frameworks` gives, or all adapters that can be loaded."""
-    return select_names("--frameworks", given, list_usable_frameworks())
+    known = list_usable_frameworks() if given is None else sorted(find_adapter_entry_points())
+    return select_names("--frameworks", given, known)
 
 
 def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> str:

@@ -210,7 +210,7 @@ class HyperparameterConformance:
         checked = [
             f for f, role in _LEARNING_RATE_ROLES.items() if hasattr(base, f) and role in seen
         ]
-        assert checked, f"optimisers of {sorted(seen)} stepped, of which no rate is known"
+        assert checked, f"optimizers of {sorted(seen)} stepped, of which no rate is known"
         for field in checked:
             rate = seen[_LEARNING_RATE_ROLES[field]][0]
             assert rate == pytest.approx(getattr(base, field)), (

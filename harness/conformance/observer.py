@@ -30,10 +30,10 @@ class ObservedTraining:
     """Counts and values that were observed in one training.
 
     Attributes:
-        learning_rates: Learning rate at each optimiser step, by role (`policy`, `critic`,
+        learning_rates: Learning rate at each optimizer step, by role (`policy`, `critic`,
             `temperature`).
         target_step: The first update of target networks, with all weights; None without one.
-        initial_weights: All weights before the first optimiser step.
+        initial_weights: All weights before the first optimizer step.
         rows: Numbers of rows in layer inputs between the last environment step and first update.
         losses: Losses that were differentiated in the first update cycle, in order.
     """
@@ -81,7 +81,7 @@ class TrainingObserver:
         """Return the observations of a training that has ended.
 
         Raises:
-            AssertionError: Optimisers of critics did not step together.
+            AssertionError: Optimizers of critics did not step together.
         """
         if self._targets:
             self._targets.look()
@@ -93,7 +93,7 @@ class TrainingObserver:
             rates[role] = of_group
         policy = max(steps[POLICY], default=0)
         critics = steps[CRITIC] or {policy}
-        assert len(critics) == 1, f"optimisers of critics stepped {sorted(critics)} times"
+        assert len(critics) == 1, f"optimizers of critics stepped {sorted(critics)} times"
         updates = self._target_updates
         update_schedule = UpdateSchedule(
             self._random_steps(), self._first_update, critics.pop(), policy, len(updates)

@@ -339,7 +339,7 @@ def observe_training(
     Skips the test if no watcher is registered for the library that the adapter declares.
 
     Raises:
-        AssertionError: No optimiser step was seen.
+        AssertionError: No optimizer step was seen.
         LookupError: The installation of this project is outdated.
     """
     registered = set(find_watcher_entry_points())
@@ -349,7 +349,7 @@ def observe_training(
     around = make_training_conditions(algorithm, **circumstances)
     observed = observe_cached(framework, algorithm, hyperparameters, around)
     assert observed.learning_rates, (
-        f"no optimiser step was seen: {framework} declares to train with "
+        f"no optimizer step was seen: {framework} declares to train with "
         f"{', '.join(get_libraries(framework))} (its adapter's `libraries`)"
     )
     return observed

@@ -177,7 +177,7 @@ class LossBackward:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters that one optimiser steps with the same settings.
+    """Parameters that one optimizer steps with the same settings.
 
     Attributes:
         own: The library's object, which identifies the group at its next step.

@@ -157,7 +157,7 @@ class HeadOutput:
     Attributes:
         outputs: float64[rows, outputs].
         places: Memory addresses of the layer's parameters.
-        trained: Whether an optimiser updates them.
+        trained: Whether an optimizer updates them.
     """
 
     outputs: Array
@@ -172,7 +172,7 @@ class MatchedMinibatch:
     Attributes:
         kind: As `LossInputs.kind`.
         window: Number of the window; `found.steps` are comparable within one window.
-        first: Whether no optimiser stepped since the last environment step.
+        first: Whether no optimizer stepped since the last environment step.
         targets: float64[rows].
         predictions: float64[rows], or None.
         found: Their transitions.
@@ -205,7 +205,7 @@ class MinibatchMatcher:
         self._heads, self._memory = [], None
 
     def end(self, trained: set[int]) -> None:
-        """Stop collecting; `trained` are the addresses of all parameters that optimisers update."""
+        """Stop collecting; `trained` are the addresses of all parameters that optimizers update."""
         self._open, self._heads, self._memory = False, [], None
         if not self._minibatches:
             return
@@ -225,7 +225,7 @@ class MinibatchMatcher:
         self._signals.values["regressions"] = tuple(matched)
 
     def stepped(self) -> None:
-        """Forget network outputs after an optimiser step, since the networks have changed."""
+        """Forget network outputs after an optimizer step, since the networks have changed."""
         self._steps += 1
         self._heads = []
 

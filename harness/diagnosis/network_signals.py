@@ -25,7 +25,7 @@ from parallax.harness.diagnosis.minibatch_matching import (
 from parallax.harness.diagnosis.signals import Array, TrainingSignals
 
 WINDOW_UPDATES = 8
-"""Optimiser steps in a window: two to three updates of an algorithm with three optimisers."""
+"""Optimizer steps in a window: two to three updates of an algorithm with three optimizers."""
 
 _MAX_LAYER_ROWS = 64
 DROPOUT_PASSES = 16
@@ -170,7 +170,7 @@ class NetworkSignalCollector:
             self._signals.values["policy_places"] = frozenset(self._policy_places)
 
     def await_update_window(self, read: Callable[[], Weights], done: Callable[[], None]) -> None:
-        """Open a window at the next optimiser step, if none is due; `done` is called at its end."""
+        """Open a window at the next optimizer step, if none is due; `done` is called at its end."""
         if self._waiting is not None:
             return
         events = TrainingEvents()
@@ -204,7 +204,7 @@ class NetworkSignalCollector:
             waiting.close()
 
     def open_update_window(self, read: Callable[[], Weights]) -> None:
-        """Watch the next optimiser steps."""
+        """Watch the next optimizer steps."""
         events, layers = TrainingEvents(), TrainingEvents()
         layers.subscribe(LayerForward, self._make_guarded(self._note_layer))
         events.subscribe(LossBackward, self._make_guarded(self._note_loss))
@@ -217,7 +217,7 @@ class NetworkSignalCollector:
         self._layer_hooks.enter_context(watch_libraries(layers, self._watchers))
 
     def stepped(self, read: Callable[[], Weights]) -> bool:
-        """Count an optimiser step; close the window and return True if it was the last one."""
+        """Count an optimizer step; close the window and return True if it was the last one."""
         self._steps += 1
         if self._steps < WINDOW_UPDATES:
             return False
@@ -325,7 +325,7 @@ class NetworkSignalCollector:
 
     def _note_learning_rates(self, step: BeforeOptimizerStep) -> None:
         rates = [group.settings["lr"] for group in step.groups if "lr" in group.settings]
-        if rates:  # the highest: several optimisers may be of one class
+        if rates:  # the highest: several optimizers may be of one class
             known = self._signals.values.setdefault("learning_rates", {})
             known[step.optimizer] = max(*rates, known.get(step.optimizer, 0.0))
 
@@ -365,7 +365,7 @@ class NetworkSignalCollector:
                 self._signals.add("gradients_left", float(same and was_there))
             # A reference to the array, so that its memory is not reused by chance.
             self._previous_gradients[parameter.place] = gradient, False
-            return  # one parameter per optimiser is enough
+            return  # one parameter per optimizer is enough
 
     def _measure_update_ratio(self, before: Weights, after: Weights) -> None:
         ratios = [

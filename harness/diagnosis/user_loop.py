@@ -41,7 +41,7 @@ _MAX_REPORTED_ROWS = 4096
 class Diagnosis:
     """Diagnosis of one training in your own program.
 
-    It draws no random numbers and does not change its inputs. It observes only optimisers of
+    It draws no random numbers and does not change its inputs. It observes only optimizers of
     libraries that have a watcher (PyTorch).
     """
 

@@ -30,7 +30,7 @@ class ReplayTimers:
         sampling: Drawing indices and reading the transitions, corrections of priorities included.
         sweeping: Computing the errors of the whole memory.
         priorities: Correcting weights and storing errors.
-        learning: From drawing a minibatch to the end of its last optimiser step, without
+        learning: From drawing a minibatch to the end of its last optimizer step, without
             `priorities`.
         measuring: Comparing predicted priorities with real ones, which no training needs.
     """
@@ -70,7 +70,7 @@ class ReplayTimers:
         self._since = self.clock()
 
     def stepped(self) -> None:
-        """Count the time up to an optimiser's step as learning."""
+        """Count the time up to an optimizer's step as learning."""
         if self._since is not None:
             now = self.clock()
             self.learning += now - self._since

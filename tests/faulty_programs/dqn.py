@@ -152,7 +152,7 @@ def greedy(net, observations):
 
 
 def update(q, target, optimizer, batch, gamma, fault):
-    """One step of the optimiser; returns what targets were computed from, and them."""
+    """One step of the optimizer; returns what targets were computed from, and them."""
     columns = [np.array(column, np.float32) for column in zip(*batch, strict=True)]
     observations, following = inputs(columns[0]), inputs(columns[3])
     actions, rewards, terminated = (torch.as_tensor(columns[index]) for index in (1, 2, 4))

@@ -58,7 +58,7 @@ def greedy(policy, observations):
 
 
 def update(policy, optimizer, episode, fault):
-    """One step of the optimiser; returns the episode's rewards and the returns it learned from."""
+    """One step of the optimizer; returns the episode's rewards and the returns it learned from."""
     observations, actions, rewards = (np.array(column) for column in zip(*episode, strict=True))
     returns = returns_of(rewards, fault)
     scaled = torch.as_tensor((returns - returns.mean()) / (returns.std() + 1e-6))

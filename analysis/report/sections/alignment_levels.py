@@ -237,8 +237,10 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
     rows: list[tuple[Words, ...]] = []
     for algorithm, tasks in by_algorithm.items():
         names = sorted({name for levels in tasks for name in levels[_COMPARED].groups})
-        steps = _compare_frameworks(tasks, names, _compute_median_steps)
-        cpu = _compare_frameworks(tasks, names, _compute_mean_cpu_seconds)
+        reached = _select_tasks(tasks, _compute_median_steps)
+        steps = _compare_frameworks(reached, names, _compute_median_steps)
+        timed = _select_tasks(tasks, _compute_mean_cpu_seconds)
+        cpu = _compare_frameworks(timed, names, _compute_mean_cpu_seconds)
         for name in names:
             rows.append(
                 (
@@ -246,7 +248,7 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
                     get_label(name),
                     _count_converged(tasks, name),
                     _format_ratio(steps[name]),
-                    _format_ratio(cpu[name]),
+                    _format_cpu_ratio(cpu[name], timed, name),
                     _list_code_differences(algorithm, name, tasks),
                 )
             )
@@ -255,30 +257,45 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         Grid((*heads, "removed by lockstep"), tuple(rows)),
         f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
         "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
-        "CPU time of training without evaluations are relative to the median framework, 1.0 is "
-        "typical; a dash means that more than half of the runs do not get there on one of the "
-        "tasks, or that runs did not record their CPU time (tasks without any are left out). "
-        "Removed by lockstep: known "
-        "differences in code, which the level of equal updates removes, from its runs or else from "
-        "training in lockstep; that a framework has one does not make it the cause of a score.",
+        "CPU time of training without evaluations (mean over runs that recorded it) are relative "
+        "to the median framework, 1.0 is typical; a dash means that more than half of the runs do "
+        "not get there on one of the tasks, or that none of them recorded its CPU time. Tasks "
+        "where half of the frameworks or more have no value are left out. Removed by lockstep: "
+        "known differences in code, which the level of equal updates removes, from its runs or "
+        "else from training in lockstep; that a framework has one does not make it the cause of "
+        "a score.",
     )
 
 
+Measure = Callable[[ScoreGroup, LevelSpread], float]
+
+
+def _select_tasks(
+    tasks: Sequence[Mapping[str, LevelSpread]], measure: Measure
+) -> list[Mapping[str, LevelSpread]]:
+    """Return tasks where the median framework has a value of a measure.
+
+    Older runs have no CPU time, and some tasks are too hard for most frameworks.
+    """
+
+    def has_median(spread: LevelSpread) -> bool:
+        values = [measure(group, spread) for group in spread.groups.values()]
+        return sum(map(math.isfinite, values)) > len(values) / 2
+
+    return [levels for levels in tasks if has_median(levels[_COMPARED])]
+
+
 def _compare_frameworks(
-    tasks: Sequence[Mapping[str, LevelSpread]],
-    names: Sequence[str],
-    measure: Callable[[ScoreGroup, LevelSpread], float],
+    tasks: Sequence[Mapping[str, LevelSpread]], names: Sequence[str], measure: Measure
 ) -> dict[str, float]:
     """Return the geometric mean over tasks of a measure relative to the median framework's."""
     ratios: dict[str, list[float]] = {name: [] for name in names}
     for levels in tasks:
         spread = levels[_COMPARED]
         values = {name: measure(group, spread) for name, group in spread.groups.items()}
-        if all(map(math.isnan, values.values())):
-            continue  # older runs have no CPU time
-        finite = [value for value in values.values() if math.isfinite(value)]
+        median = float(np.median([one for one in values.values() if math.isfinite(one)]))
         for name, value in values.items():
-            ratios[name].append(value / float(np.median(finite)) if finite else math.nan)
+            ratios[name].append(value / median)
     return {
         name: float(np.exp(np.mean(np.log(values)))) if values else math.nan
         for name, values in ratios.items()
@@ -294,8 +311,21 @@ def _compute_median_steps(group: ScoreGroup, spread: LevelSpread) -> float:
 
 
 def _compute_mean_cpu_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
-    seconds = [run.training_cpu_seconds for run in group.runs]
+    seconds = _list_cpu_seconds(group)
     return float(np.mean(seconds)) if seconds else math.nan
+
+
+def _list_cpu_seconds(group: ScoreGroup) -> list[float]:
+    """Return the CPU times of runs that recorded one; older ones did not."""
+    return [run.training_cpu_seconds for run in group.runs if run.training_cpu_seconds > 0]
+
+
+def _format_cpu_ratio(value: float, tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> str:
+    """Format a ratio of CPU times, with the number of runs where not all recorded theirs."""
+    groups = [found for levels in tasks if (found := levels[_COMPARED].groups.get(name))]
+    timed, used = sum(len(_list_cpu_seconds(one)) for one in groups), sum(one.n for one in groups)
+    partly = math.isfinite(value) and timed < used
+    return _format_ratio(value) + (f" ({timed} of {used} runs)" if partly else "")
 
 
 def _format_ratio(value: float) -> str:

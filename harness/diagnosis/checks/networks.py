@@ -151,7 +151,7 @@ def detect_bad_gradients(signals: TrainingSignals, threshold: float) -> CheckRes
 
 
 def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect parameters that got no gradient in `threshold` steps of their optimiser.
+    """Detect parameters that got no gradient in `threshold` steps of their optimizer.
 
     Dead units also get gradients that are always zero: if a whole layer was dead,
     `dead-or-saturated-units` reports it instead.
@@ -160,7 +160,7 @@ def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> C
     missed = [count for count in values["unreached"].values() if count >= threshold]
     if missed:
         return CheckResult(
-            f"{len(missed)} of {total} parameters of optimisers got no gradient in any of "
+            f"{len(missed)} of {total} parameters of optimizers got no gradient in any of "
             f"{min(missed)} steps.",
             len(missed),
         )
@@ -169,7 +169,7 @@ def detect_unreached_parameters(signals: TrainingSignals, threshold: float) -> C
     if not zero or (dead is not None and dead.all()[1].max(initial=0.0) >= _WHOLE_LAYER):
         return None
     return CheckResult(
-        f"{len(zero)} of {total} parameters of optimisers got gradients of zero only in "
+        f"{len(zero)} of {total} parameters of optimizers got gradients of zero only in "
         f"{min(zero)} steps.",
         len(zero),
         WARNING,
@@ -180,10 +180,10 @@ def detect_uncleared_gradients(signals: TrainingSignals, threshold: float) -> Ch
     """Detect gradients that are not cleared between steps, in at least `threshold` steps."""
     last = signals.series["gradients_left"].last(64)
     share = float(last.mean()) if len(last) >= threshold else 0.0
-    if share < 0.3:  # one of several optimisers is enough
+    if share < 0.3:  # one of several optimizers is enough
         return None
     return CheckResult(
-        f"In {share:.0%} of the last {len(last)} optimiser steps the gradient of the step before "
+        f"In {share:.0%} of the last {len(last)} optimizer steps the gradient of the step before "
         "was still there.",
         share,
     )
@@ -230,19 +230,19 @@ def detect_diverging_losses(signals: TrainingSignals, threshold: float) -> Check
 
 
 def detect_large_updates(signals: TrainingSignals, threshold: float) -> CheckResult | None:
-    """Detect optimiser steps that change a layer by a large share of its norm.
+    """Detect optimizer steps that change a layer by a large share of its norm.
 
     The median of five windows is compared with `threshold`, a single step with ten times it.
     """
     largest = float(signals.series["update_ratio"].all()[1].max(initial=0.0))
     if largest > 10 * threshold:
         return CheckResult(
-            f"An optimiser step changed a layer by {largest:.3g} times its size.", largest
+            f"An optimizer step changed a layer by {largest:.3g} times its size.", largest
         )
     ratio = _compute_last_median(signals, "update_ratio")
     if ratio is None or ratio <= threshold:
         return None
-    return CheckResult(f"An optimiser step changes a layer by {ratio:.1%} of its size.", ratio)
+    return CheckResult(f"An optimizer step changes a layer by {ratio:.1%} of its size.", ratio)
 
 
 def detect_overestimation(signals: TrainingSignals, threshold: float) -> CheckResult | None:

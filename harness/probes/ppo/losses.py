@@ -279,7 +279,7 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
     policy, value = -weight.mean(), VALUE_COEFFICIENT * float(np.mean(errors**2))
     others = {"half the value loss": np.array([policy + value / 2 - ENTROPY_COEFFICIENT * bonus])}
     expected = np.array([policy + value - ENTROPY_COEFFICIENT * bonus])
-    # If policy and value have separate optimisers, their losses are differentiated separately.
+    # If policy and value have separate optimizers, their losses are differentiated separately.
     # If their gradients are clipped together, both are differentiated before the first step.
     parts = len(measurements.list_updates(run)[0])
     total = sum([loss.value for loss in run.record.losses if loss.steps < parts][:parts])
@@ -332,7 +332,7 @@ VALUE_PROBES: Sequence[Probe] = (
         "ppo.gradient_clipping",
         "What is the norm of a huge gradient after default clipping?",
         f"{PPO_CODE}: 0.5, of all parameters together",
-        "norm of the gradient that the optimiser gets",
+        "norm of the gradient that the optimizer gets",
         _measure_gradient_clipping,
         make_relation_description("norm of the gradient"),
         tolerance=0.01,

@@ -80,7 +80,7 @@ def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
     """
     steps = [step for step in list_gradient_steps(run) if step.before]
     if number >= len(steps):
-        raise UnmeasuredError(f"its optimiser took only {len(steps)} steps")
+        raise UnmeasuredError(f"its optimizer took only {len(steps)} steps")
     return steps[number]
 
 

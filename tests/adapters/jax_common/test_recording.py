@@ -88,7 +88,7 @@ class Learner:
         return state.apply_gradients(grads=gradients)
 
 
-def test_optimiser_is_told_with_gradients_as_they_are_after_clipping(state):
+def test_optimizer_is_told_with_gradients_as_they_are_after_clipping(state):
     events, steps, forwards = TrainingEvents(), [], []
     events.subscribe(BeforeOptimizerStep, steps.append)
     events.subscribe(LayerForward, forwards.append)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from score_groups import make_curve_run
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import (
@@ -19,6 +20,7 @@ from parallax.analysis.report.sections.alignment_levels import (
     describe_recipe_dependence,
     describe_shares,
     list_level_findings,
+    make_choice_blocks,
     make_crossed_section,
     make_level_blocks,
 )
@@ -219,3 +221,28 @@ def test_shares_of_tasks_and_frameworks_without_variance_are_unknown():
         "only PPO on Other-v0 (0% of the variance)",
     ]
     assert "nan" not in page and "Without f" in page and "Without f3" not in page
+
+
+def time_runs(spread, seconds):
+    """A spread whose frameworks have a run with each of these CPU times, 95 of 100 from 500 on."""
+    groups = {}
+    for name, values in seconds.items():
+        runs = [
+            make_curve_run(spread.cell, name, seed, [0, 500], [0.0, 95.0], training_cpu_seconds=one)
+            for seed, one in enumerate(values)
+        ]
+        groups[name] = make_group(spread.cell, name, runs)
+    return dataclasses.replace(spread, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "shown"),
+    [(["f3"], ["1.0 (1 of 2 runs)", "2.0", "1.0", "-"]), (["f2", "f3"], "-" * 4)],
+)
+def test_cpu_times_are_relative_to_a_median_framework_that_has_one(unknown, shown):
+    seconds = {"f0": [3.0, np.nan], "f1": [6.0, 6.0], "f2": [3.0, 3.0], "f3": [1.0, 1.0]}
+    seconds.update((name, [np.nan, np.nan]) for name in unknown)
+    spread = time_runs(make_spread("exact"), seconds)
+    (table, _) = make_choice_blocks(make_results([spread, make_spread("defaults")]))
+    assert [row[3] for row in table.rows] == ["1.0"] * 4
+    assert [row[4] for row in table.rows] == list(shown)

@@ -10,6 +10,7 @@ import pytest
 import support
 
 from parallax.envs.tasks import Task
+from parallax.harness.cli.arguments import select_frameworks
 from parallax.harness.contract import adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -84,6 +85,8 @@ def test_a_broken_adapter_hides_no_other_and_no_name_stands_for_two(monkeypatch,
     said = capsys.readouterr().err.splitlines()
     for line, (name, value) in zip(said, others.items(), strict=True):
         assert line.startswith(f"Left out: framework={name} cannot be used ({value}: ")
+    assert select_frameworks(["sb3", "aa"]) == ["sb3", "aa"]  # `aa` is refused where it is used
+    assert capsys.readouterr().err == ""
     clash = importlib.metadata.EntryPoint("sb3", "other:Adapter", "")
     monkeypatch.setattr(adapter, "find_entry_points", lambda group: [own, clash])
     with pytest.raises(SpecError, match="framework=sb3 is other:Adapter and parallax"):

@@ -492,7 +492,7 @@ def make_optimizer(torch):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda state: state["groups"][0].update(fused=True), "fused of an optimiser was True"),
+        (lambda state: state["groups"][0].update(fused=True), "fused of an optimizer was True"),
         (lambda state: state["groups"][0].update(params=[]), "has other settings"),
         (lambda state: state["groups"][0].pop("lr"), "has other settings"),
         (lambda state: set_moment(state, np.zeros((1,), np.float32)), "has other moments"),
