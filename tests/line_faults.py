@@ -37,8 +37,6 @@ SEEN_BY_NONE: dict[str, str] = {
     "newest-transition-never-sampled": "skrl's default does not run that line",
     "epsilon-falls-below-its-end": "the probed schedule ends after half of the training",
     "noise-without-its-factor": "the factor of TorchRL's noise is 1 in the probed settings",
-    "critic-without-the-schedule": "the probed recipe of sbx's PPO has no learning rate schedule",
-    "critic-at-the-rate-of-the-policy": "both rates are equal in the probed recipe of sbx's SAC",
 }
 """Faults that no probe can see, and why."""
 STORED = Path(__file__).parents[1] / "docs" / "differences.json"

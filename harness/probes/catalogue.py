@@ -12,7 +12,7 @@ import numpy as np
 
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS as ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.probing.protocol import ACTION, CRITIC_LOSS
+from parallax.harness.contract.probing.protocol import ACTION
 from parallax.harness.probes import ddpg
 from parallax.harness.probes.dqn import experiments as dqn_experiments
 from parallax.harness.probes.dqn import exploration as dqn_exploration
@@ -194,6 +194,7 @@ TD3_PROBES: tuple[Probe, ...] = (
     settings.make_option_probe(
         "td3", {"gradient_steps": 2}, "update_ratio", "gradient steps per update cycle", part=LOOP
     ),
+    optimisation.make_own_rate_probe("td3", {"critic1": "critic_learning_rate"}, "critics"),
     settings.make_default_settings_probe("td3"),
     *randomness.make_randomness_probes(
         "td3", lambda cache: td3_experiments.DRAWING_SETTINGS["td3"]
@@ -280,12 +281,10 @@ SAC_PROBES: tuple[Probe, ...] = (
     settings.make_option_probe(
         "sac", {"gradient_steps": 2}, "update_ratio", "gradient steps per update cycle", part=LOOP
     ),
-    settings.make_option_probe(
+    optimisation.make_own_rate_probe(
         "sac",
-        {"critic_learning_rate": 2e-3, "temperature_learning_rate": 2e-3},
-        "critic_learning_rate",
-        "the learning rate of critics and temperature, apart from the policy's,",
-        events=(CRITIC_LOSS,),
+        {"critic1": "critic_learning_rate", "temperature": "temperature_learning_rate"},
+        "critics and temperature",
     ),
     settings.make_default_settings_probe("sac"),
     *randomness.make_randomness_probes(
@@ -368,6 +367,7 @@ DDPG_PROBES: tuple[Probe, ...] = (
             size_source=f"{ddpg.DDPG_PAPER}, section 7: 400 and 300",
         ),
     ),
+    optimisation.make_own_rate_probe("ddpg", {"critic1": "critic_learning_rate"}, "the critic"),
     settings.make_default_settings_probe("ddpg"),
     *randomness.make_randomness_probes(
         "ddpg", lambda cache: td3_experiments.DRAWING_SETTINGS["ddpg"]

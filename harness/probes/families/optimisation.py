@@ -11,6 +11,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.protocol import (
+    CRITIC_LOSS,
     POLICY_STEP,
     STATE_STEPS,
     OptimizerStepRecord,
@@ -18,6 +19,10 @@ from parallax.harness.contract.probing.protocol import (
 )
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.settings import (
+    OPTION_SOURCE,
+    build_off_policy_option_experiment,
+)
 from parallax.harness.probes.measurements import (
     MAX_UPDATES,
     check_recipe_networks,
@@ -151,6 +156,46 @@ def make_optimizer_probes(
             lambda comparison, measurement: _describe_schedule(measurement.value),
             part=SETTINGS,
         ),
+    )
+
+
+OWN_RATE = 2e-3
+"""A learning rate that no framework has by default."""
+
+
+def make_own_rate_probe(algorithm: str, fields: Mapping[str, str], words: str) -> Probe:
+    """Return the probe of whether networks learn at a rate apart from the policy's.
+
+    Args:
+        algorithm: Name of an off-policy algorithm.
+        fields: Setting of the learning rate of each network, by canonical network.
+        words: The networks in words, for the question.
+    """
+
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        base = build_off_policy_option_experiment(cache, algorithm)
+        changes = {**base.changes, **dict.fromkeys(fields.values(), OWN_RATE)}
+        chosen = list(fields)
+        if not cache.accepts_settings(algorithm, changes, len(base.scripted_data.rewards)):
+            # Some frameworks tie the temperature's rate to the policy's.
+            chosen = chosen[:1]
+            changes = {**base.changes, fields[chosen[0]]: OWN_RATE}
+        run = cache.run(dataclasses.replace(base, name=f"{algorithm} own rates", changes=changes))
+        shares = {n: _read_setting_over_time(run, n, "lr") / OWN_RATE for n in chosen}
+        worst = {n: float(found[np.abs(found - 1).argmax()]) for n, found in shares.items()}
+        network = max(worst, key=lambda n: abs(worst[n] - 1))
+        words = f"the {network}'s learning rate is {worst[network]:.3g} times its setting"
+        return ProbeMeasurement(np.array([worst[network]]), np.ones(1), meaning=words)
+
+    return Probe(
+        f"{algorithm}.critic_learning_rate",
+        f"Can the learning rate of {words} be set apart from the policy's?",
+        OPTION_SOURCE,
+        f"learning rate over its setting, at worst of {', '.join(fields)}",
+        measure,
+        lambda comparison, measurement: measurement.meaning,
+        part=OPTIMIZERS,
+        events=(CRITIC_LOSS,),
     )
 
 

@@ -183,14 +183,29 @@ CLIP_BRACKET = 0.004
 def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_annealing(cache, "learning_rate_schedule")
     get_snapshot_step(run, 0)
-    rates = np.array(
-        [step.settings["policy"]["lr"] for step in measurements.list_gradient_steps(run)]
-    )
-    value = rates / run.hyperparameters.learning_rate
-    axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
-    explain = functools.partial(_explain_annealing, value, 1.0)
+    steps = [step.settings for step in measurements.list_gradient_steps(run)]
     due = np.repeat(SCHEDULE_SHARES, ANNEALED_EPOCHS)
+    shares = {
+        network: np.array([step.get(network, step["policy"])["lr"] for step in steps])
+        / run.hyperparameters.learning_rate
+        for network in ("policy", "value")
+    }
+    # A schedule may reach one of the networks only.
+    network = max(shares, key=lambda one: _compute_largest_distance(shares[one], due))
+    value = shares[network]
+    axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
+
+    def explain() -> str:
+        words = _explain_annealing(value, 1.0)
+        if np.array_equal(shares["policy"], shares["value"]):
+            return words
+        return f"the learning rate of the {network} alone: {words or _describe_shares(value)}"
+
     return ProbeMeasurement(value, due, axis, explain=explain)
+
+
+def _compute_largest_distance(found: Array, due: Array) -> float:
+    return float(np.abs(found - due).max()) if found.shape == due.shape else 0.0
 
 
 def _explain_annealing(found: Array, start: float) -> str:
@@ -294,10 +309,13 @@ def _find_clipped_rows(
 
 
 def _describe_schedule(comparison: object, measurement: ProbeMeasurement) -> str:
-    value: Array = measurement.value
-    if np.ptp(value) < 1e-3 * value[0]:
-        return f"it does not change: it stays at {value[0]:.3g}"
-    return _format_values(value)
+    return _describe_shares(measurement.value)
+
+
+def _describe_shares(values: Array) -> str:
+    if np.ptp(values) < 1e-3 * values[0]:
+        return f"it does not change: it stays at {values[0]:.3g}"
+    return _format_values(values)
 
 
 def _format_values(values: Array) -> str:

@@ -29,7 +29,7 @@ QUICK = (
 
 
 ELSEWHERE = (
-    "newest-transition-never-sampled",
+    *("newest-transition-never-sampled", "critic-at-the-rate-of-the-policy"),
     # located, in other words
     *("target-and-source-swapped", "actor-trusts-the-larger-critic", "actor-target-nearly-copied"),
     *("annealing-one-update-ahead", "batches-of-a-fixed-generator", "minibatches-with-replacement"),
@@ -137,6 +137,16 @@ def test_accumulated_gradients_are_named_whatever_the_loss_is(framework, probe, 
     fault = LineFault("planted", framework, "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
     assert ADDED not in healthy.meaning and ADDED in answer.meaning
+
+
+def test_a_critic_that_learns_at_the_rate_of_the_policy_is_named():
+    place = "skrl.agents.torch.td3.td3", "TD3.__init__", "lr=self.cfg.learning_rate[1]"
+    change = plant(("skrl",), ("td3",), SourceSegment(*place, "lr=self.cfg.learning_rate[0]"))
+    fault = LineFault("planted", "skrl", "", "", "", change)
+    _, healthy = ask(fault, "td3.critic_learning_rate")
+    _, answer = ask(fault, "td3.critic_learning_rate", [change])
+    assert healthy.comparison.kind == "agrees"
+    assert answer.meaning == "the critic1's learning rate is 0.5 times its setting"
 
 
 SAMPLE = "self.action_space.sample()"
