@@ -57,7 +57,7 @@ def load_report(path: Path) -> ProbeReport:
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
-    """Return the stored report with its answers replaced by new ones."""
+    """Return the stored report with its answers replaced by new ones, in the catalogue's order."""
     old = {result.probe: result for result in stored.results}
     known = {probe.name: probe for probe in PROBES}
     for result in report.results:
@@ -68,9 +68,9 @@ def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
             old[result.probe] = dataclasses.replace(result, answers=answers, groups=groups)
         else:
             old[result.probe] = result
-    return dataclasses.replace(
-        report, results=tuple(old.values()), versions={**stored.versions, **report.versions}
-    )
+    results = tuple(old[name] for name in dict.fromkeys((*known, *old)) if name in old)
+    versions = {**stored.versions, **report.versions}
+    return dataclasses.replace(report, results=results, versions=versions)
 
 
 def select_answers(report: ProbeReport, probes: Sequence[str], names: Sequence[str]) -> ProbeReport:

@@ -119,6 +119,13 @@ def test_merging_keeps_what_was_not_asked():
     assert set(found.versions) == {"a", "b"}
 
 
+def test_a_new_probe_is_merged_where_the_catalogue_has_it():
+    names = ["sac.critic_target", PROBES[0].name, "x.of_another_version"]
+    old = report(*(a_result(name, a=answer(1.0)) for name in names[::2]))
+    found = merge_reports(report(a_result(names[1], a=answer(1.0))), old)
+    assert [one.probe for one in found.results] == [names[1], names[0], names[2]]
+
+
 def test_merging_says_anew_who_is_alike():
     old = report(a_result(a=answer(1.0), b=answer(2.0, kind="factor", size=2.0)))
     found = merge_reports(report(a_result(c=answer(1.0))), old)
