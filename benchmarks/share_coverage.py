@@ -74,7 +74,7 @@ def draw_scores(levels: Levels, generator: np.random.Generator) -> Levels:
 
 
 def compute_true_shares(levels: Levels) -> NDArray[np.float64]:
-    """Return the true shares: hyperparameters, code, residual, seeds, remaining differences."""
+    """Return the true shares: hyperparameters, code, residual, seeds, other differences."""
     sums = []
     for level in LEVELS:
         parts = [shrink_means(groups)[1] for groups in levels[level]]
@@ -107,7 +107,7 @@ def main() -> None:
     rows = {"all tasks": levels}
     for place, task in enumerate(tasks):
         rows[task] = {level: [items[place]] for level, items in levels.items()}
-    print("| tasks | hyperparameters | remaining differences | seeds |\n|---|---|---|---|")
+    print("| tasks | hyperparameters | other differences | seeds |\n|---|---|---|---|")
     for name, scores in rows.items():
         found = measure_coverage(scores, arguments.repeats, arguments.seed)
         print(f"| {name} | {found[0]:.0%} | {found[4]:.0%} | {found[3]:.0%} |", flush=True)

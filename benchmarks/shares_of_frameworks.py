@@ -50,7 +50,7 @@ def main() -> None:
     if found is None:
         sys.exit("These runs do not allow shares.")
     print(f"hyperparameters {format_share(*found.shares.own)}")
-    print(f"remaining differences {format_share(*found.shares.equal)}")
+    print(f"other differences {format_share(*found.shares.equal)}")
     print(f"{len(found.tasks)} pairs of algorithm and task")
 
 

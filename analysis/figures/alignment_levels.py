@@ -31,7 +31,7 @@ LEVELS_NAME = "levels"
 LEVEL_LABELS = {
     "defaults": "own hyperparameters",
     "exact": "equal hyperparameters",
-    "lockstep": "equal updates too",
+    "lockstep": "equal update code too",
 }
 _LETTER, _GAP = 0.051, 0.12  # inches, as the next ones: of names of tasks, and around columns
 _ROW, _TEXT, _BAR = 0.58, 0.16, 0.2  # of a task, of the line above its dots, of a share
@@ -63,16 +63,17 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         f"Dots: mean over seeds of each framework's score, the {results.endpoint}; a run that "
         "failed or diverged counts as 0. Lines: 95% t interval, cut at the ends of the axis. 0 is "
         "the score of doing nothing or of random actions, whichever is higher; 1 is a solved task. "
-        "Own hyperparameters are those of a framework's script or library, equal ones are of one "
-        "recipe. With equal updates, known differences in the code of an update are removed too; "
-        "initial weights still differ. Spread: how far frameworks lie apart (standard deviation "
-        "without the noise of seeds, 95% bootstrap interval); n is the number of runs."
+        "Own hyperparameters: the defaults of the framework's library or example script. Equal "
+        "ones: one recipe for all. Equal update code: known differences in the code of an update "
+        "are removed too; initial weights still differ. Spread: how far frameworks lie apart "
+        "(standard deviation without the noise of seeds, 95% bootstrap interval); n is the number "
+        "of runs."
     )
     if results.decomposition:
         caption += (
             " Bottom: what explains the variance of scores at own hyperparameters, with 95% "
-            "bootstrap intervals; estimates can be below 0. Remaining differences are those at "
-            "equal hyperparameters; other code includes initial weights."
+            "bootstrap intervals; estimates can be below 0. Other differences are those between "
+            "frameworks at equal hyperparameters; the rest includes initial weights."
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"
@@ -84,7 +85,7 @@ def draw_level_figure(results: LevelResults) -> Figure:
     rows, styles = results.by_task, get_framework_styles(results.frameworks)
     levels = [one for one in LEVEL_LABELS if any(one in found for found in rows.values())]
     shares = results.decomposition
-    bottom = 0.32 + (0.62 + len(list_share_rows(shares)) * _BAR if shares else 0.0)
+    bottom = 0.44 + (0.62 + len(list_share_rows(shares)) * _BAR if shares else 0.0)
     height = 0.46 + len(rows) * _ROW + bottom
     names = 0.1 + _LETTER * max(12, *(len(task.env) for task in rows))
     width = (PAGE_WIDTH - names) / len(levels)
@@ -95,6 +96,8 @@ def draw_level_figure(results: LevelResults) -> Figure:
         axis = figure.add_axes((left, bottom / height, *size))
         _set_score_axis(axis, results, len(rows))
         axis.set_title(LEVEL_LABELS[level], loc="left", fontweight="bold")
+        if column == len(levels) // 2:
+            axis.set_xlabel(f"score: {results.endpoint.partition(' (')[0]}")
         for row, (task, found) in enumerate(rows.items()):
             if not column:
                 _name_task(axis, row, task, names / (width - _GAP))
@@ -200,9 +203,9 @@ def _draw_legend(figure: Figure, styles: Mapping[str, SeriesStyle]) -> None:
 # The variance shares in reading order; the second is the sum of the two parts that follow it.
 SHARE_LABELS = {
     "hyperparameters": "hyperparameters",
-    "equal": "remaining differences",
+    "equal": "other differences",
     "code": "known update code",
-    "residual": "other code",
+    "residual": "the rest",
     "seeds": "seeds",
 }
 _PARTS = ("code", "residual")
@@ -231,7 +234,7 @@ def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> No
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axis.axvline(0, color="0.2", linewidth=0.8)
     axis.grid(axis="y", visible=False)
-    axis.set_title("Shares of the variance of scores", loc="left", fontweight="bold")
+    axis.set_title("Variance of scores at own hyperparameters", loc="left", fontweight="bold")
 
 
 def list_share_rows(found: LevelDecomposition) -> list[tuple[str, float, float, float]]:
@@ -253,5 +256,5 @@ def format_share(value: float, low: float, high: float) -> str:
 
 
 def name_share(name: str) -> str:
-    """Return the name of a share on pages; parts of the remaining differences say so."""
+    """Return the name of a share on pages; parts of the other differences say so."""
     return ("of these, " if name in _PARTS else "") + SHARE_LABELS[name]

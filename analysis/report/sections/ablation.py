@@ -315,16 +315,17 @@ def _format_explanation(
 def _format_short_explanation(
     one: AblationReport, effect: InterventionEffect, gaps: Sequence[FrameworkGap], _: AblationRow
 ) -> str:
-    cell, shares = one.item.cell, [effect.shares[gap.other] for gap in gaps]
-    changed = " and ".join(
-        f"{'closes' if gap.result.difference > 0 else 'loses'} "
-        f"{share.share:.0%} [{share.low:.0%}, {share.high:.0%}] of its "
-        f"{'gap to' if gap.result.difference > 0 else 'lead over'} {get_label(gap.other)} "
-        f"(n = {format_count(share.n, 'pair')})"
-        for gap, share in zip(gaps, shares, strict=True)
-    )
+    cell, verb, parts = one.item.cell, "", []
+    for gap in gaps:
+        share, previous = effect.shares[gap.other], verb
+        verb, size = ("closes", "gap to") if gap.result.difference > 0 else ("loses", "lead over")
+        parts.append(
+            f"{verb if verb != previous else ''} {share.share:.0%} [{share.low:.0%}, "
+            f"{share.high:.0%}] of its {size} {get_label(gap.other)} "
+            f"(n = {format_count(share.n, 'pair')})"
+        )
     where = f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env}"
-    return f"{where} {changed} when it is changed by"
+    return f"{where} {' and '.join(map(str.strip, parts))} when it is changed by"
 
 
 def list_explanations(

@@ -98,9 +98,9 @@ def describe_shares(results: LevelResults) -> str:
         return f"Not answered yet: {why}."
     own, left = found.shares.own, found.shares.equal
     answer = (
-        f"different hyperparameters explain {format_share(*own)} of the variance of scores "
-        f"({results.endpoint.partition(' (')[0]}) between runs of these {len(found.frameworks)} "
-        "frameworks; differences that remain at equal hyperparameters explain "
+        f"across these {len(found.frameworks)} frameworks, different hyperparameters explain "
+        f"{format_share(*own)} of the variance of scores "
+        f"({results.endpoint.partition(' (')[0]}); other differences between frameworks explain "
         f"{format_share(*left)}"
     )
     scope, sentence = _describe_scope(results, found), answer[0].upper() + answer[1:]
@@ -161,21 +161,21 @@ def _describe_algorithm(found: LevelDecomposition) -> str:
     name = max(found.by_algorithm, key=lambda one: counts[one])
     only, others = found.by_algorithm[name]
     return (
-        f"{get_label(name)}: hyperparameters {format_share(*only.own)}, remaining "
+        f"{get_label(name)}: hyperparameters {format_share(*only.own)}, other differences "
         f"{_format_left(only)}. Other algorithms: {format_share(*others.own)} and "
         f"{_format_left(others)}."
     )
 
 
 def _format_left(shares: ShareIntervals) -> str:
-    """Return the share of remaining differences, and whether it is shown."""
+    """Return the share of other differences, and whether it is shown."""
     return format_share(*shares.equal) + ", not shown to be above 0" * (shares.equal[1] <= 0)
 
 
 def _describe_secondary(found: LevelDecomposition) -> str:
     return (
         f"By the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, not over all "
-        f"of training, remaining differences explain {_format_left(found.shares)}."
+        f"of training, other differences explain {_format_left(found.shares)}."
     )
 
 
@@ -186,9 +186,9 @@ def describe_recipe_dependence(design: CrossedDesign) -> str:
     shares = dict(zip(design.recipes, found.equal, strict=True))
     least, most = (choose(shares, key=lambda name: shares[name]) for choose in (min, max))
     return (
-        f"{get_label(design.algorithm)} on {design.env}, all with the recipe of one framework: "
-        f"remaining differences explain {shares[least]:.0%} with that of {get_label(least)} to "
-        f"{shares[most]:.0%} with that of {get_label(most)}."
+        f"{get_label(design.algorithm)} on {design.env}: if one framework's recipe is given to "
+        f"all, other differences explain from {shares[least]:.0%} ({get_label(least)}'s recipe) to "
+        f"{shares[most]:.0%} ({get_label(most)}'s)."
     )
 
 
@@ -209,7 +209,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
     )
     return (
         f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and "
-        f"remaining differences {_format_left(shares)}."
+        f"other differences {_format_left(shares)}."
     )
 
 
@@ -261,7 +261,7 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
         "to the median framework, 1.0 is typical; a dash means that more than half of the runs do "
         "not get there on one of the tasks, or that none of them recorded its CPU time. Tasks "
         "where half of the frameworks or more have no value are left out. Removed by lockstep: "
-        "known differences in code, which the level of equal updates removes, from its runs or "
+        "known differences in code, which the level of equal update code removes, from its runs or "
         "else from training in lockstep; that a framework has one does not make it the cause of "
         "a score.",
     )
@@ -376,11 +376,11 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         "The spread is the square root of the component between frameworks of a one-way "
         "analysis of variance, (mean square between - mean square within) / n. With B this "
         "component and W that of seeds, summed over rows, the shares are (B own - B equal), "
-        "(B equal - B equal updates), B equal updates and W own, each over B own + W own.",
+        "(B equal - B equal code), B equal code and W own, each over B own + W own.",
         "Intervals are basic bootstrap intervals over seeds alone, with deviations widened by "
         "the square root of n / (n - 1); with few seeds they are too short.",
         _describe_rises(results),
-        "Known update code is what the level of equal updates removes. Other code is the rest, "
+        "Known update code is what the level of equal update code removes. The rest is all else, "
         "such as initial weights, which are each framework's own at every level.",
         "Own hyperparameters are those of a framework's script or library for the algorithm, "
         "mostly made for other tasks. Equal hyperparameters are one recipe per row: "
@@ -460,15 +460,15 @@ def _format_shares(found: LevelDecomposition, other: ShareIntervals | None = Non
 
 
 def _describe_rises(results: LevelResults) -> str:
-    """Return where the spread is larger at equal updates than at equal hyperparameters."""
+    """Return where the spread is larger at equal update code than at equal hyperparameters."""
     rises = []
     for task, levels in results.by_task.items():
         before, after = levels.get(_COMPARED), levels.get("lockstep")
         if before and after and after.spread > before.spread:
             apart = after.interval[0] > before.interval[1]
             rises.append(f"{_name_task(task)} (intervals {'do not ' * apart}overlap)")
-    why = "Why the spread is larger at equal updates than at equal hyperparameters is not known for"
-    return f"{why} {', '.join(rises)}." if rises else ""
+    where = f"With equal update code the spread is larger in {', '.join(rises)}"
+    return f"{where}; the reason is not known." if rises else ""
 
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
@@ -627,7 +627,7 @@ def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
     return (
         "Shares of the variance with own hyperparameters, by the recipe that all frameworks are "
         "given.",
-        Grid(("equal recipe", "remaining differences", "hyperparameters"), tuple(rows)),
+        Grid(("equal recipe", "other differences", "hyperparameters"), tuple(rows)),
         f"Means over recipes: {left:.0%} remain, and hyperparameters explain "
         f"{shares.own - left:.0%}. In the other order, with the code made equal first, "
         f"code explains {shares.own - shares.recipes:.0%} and {shares.recipes:.0%} remain for "

@@ -190,8 +190,9 @@ def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
         / run.hyperparameters.learning_rate
         for network in ("policy", "value")
     }
-    # A schedule may reach one of the networks only.
-    network = max(shares, key=lambda one: _compute_largest_distance(shares[one], due))
+    network = "policy"
+    if len(steps) == len(due):  # a schedule may reach one of the networks only
+        network = max(shares, key=lambda one: float(np.abs(shares[one] - due).max()))
     value = shares[network]
     axis = AnswerAxis("gradient step", np.arange(1.0, len(value) + 1))
 
@@ -202,10 +203,6 @@ def _measure_learning_rates(cache: ExperimentCache) -> ProbeMeasurement:
         return f"the learning rate of the {network} alone: {words or _describe_shares(value)}"
 
     return ProbeMeasurement(value, due, axis, explain=explain)
-
-
-def _compute_largest_distance(found: Array, due: Array) -> float:
-    return float(np.abs(found - due).max()) if found.shape == due.shape else 0.0
 
 
 def _explain_annealing(found: Array, start: float) -> str:

@@ -66,8 +66,8 @@ def make_results(spreads):
 
 def test_the_answer_names_what_is_shown():
     text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
-    assert text.startswith("Different hyperparameters explain 7")
-    assert "these 4 frameworks; differences that remain at equal hyperparameters explain" in text
+    assert text.startswith("Across these 4 frameworks, different hyperparameters explain 7")
+    assert "; other differences between frameworks explain" in text
     assert text.endswith("(PPO on Task-v0; 0 runs per framework and level of alignment).")
 
 
@@ -97,10 +97,10 @@ def test_an_answer_that_is_not_there_says_why(spreads, words):
 def test_remaining_differences_are_shown_with_their_two_parts():
     found = make_results([make_spread(level) for level in LEVELS]).decomposition
     rows = {name_share(name): value for name, value, *_ in list_share_rows(found)}
-    parts = rows["of these, known update code"] + rows["of these, other code"]
-    assert rows["remaining differences"] == pytest.approx(parts)
+    parts = rows["of these, known update code"] + rows["of these, the rest"]
+    assert rows["other differences"] == pytest.approx(parts)
     rest = rows["hyperparameters"] + rows["seeds"]
-    assert rest + rows["remaining differences"] == pytest.approx(1)
+    assert rest + rows["other differences"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_spread_that_is_larger_at_equal_updates_is_named(shift, words):
     if shift > 1:
         spreads[2] = dataclasses.replace(spreads[2], interval=(0.9, 1.0))
     page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
-    assert ("than at equal hyperparameters is not known for PPO on Task-v0" in page) == bool(words)
+    assert ("the spread is larger in PPO on Task-v0" in page) == bool(words)
     assert words is None or words in page
 
 
@@ -134,7 +134,7 @@ def test_findings_say_what_the_shares_depend_on():
     results = dataclasses.replace(results, secondary=results.decomposition)
     first, second, third = list_level_findings(results)
     only, others = results.decomposition.by_algorithm["ppo"]
-    assert first.startswith(f"PPO: hyperparameters {format_share(*only.own)}, remaining ")
+    assert first.startswith(f"PPO: hyperparameters {format_share(*only.own)}, other ")
     assert f"Other algorithms: {format_share(*others.own)} and " in first
     left = results.decomposition.without_framework
     most = max(
@@ -162,8 +162,8 @@ def test_a_crossed_design_says_how_far_the_rest_depends_on_the_recipe(names):
         return
     shares = design.shares.equal
     low, high = shares.argmin(), shares.argmax()
-    assert f"{shares[low]:.0%} with that of f{low} to {shares[high]:.0%} with" in text
-    assert text.endswith(f"with that of f{high}.") and len(text.split()) <= 30
+    assert f"{shares[low]:.0%} (f{low}'s recipe) to {shares[high]:.0%} (f" in text
+    assert text.endswith(f"(f{high}'s).") and len(text.split()) <= 30
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
@@ -173,7 +173,7 @@ def test_what_is_missing_is_said_and_not_drawn():
     assert "2 of 4" in describe_spread(some, 4)
     figure = draw_level_figure(results)
     titles = [axis.get_title(loc="left") for axis in figure.axes]
-    assert "own hyperparameters" in titles and "equal updates too" not in titles
+    assert "own hyperparameters" in titles and "equal update code too" not in titles
     page = render_markdown(Document("", make_level_blocks(results)))
     assert "| no runs " in page
     assert "not in the shares" in page
