@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import socket
 import zipfile
 
 import msgspec
@@ -64,3 +65,11 @@ def test_names_of_a_record_have_one_to_255_characters(length):
         assert msgspec.convert("x" * length, Name) and fits
     except msgspec.ValidationError:
         assert not fits
+
+
+def test_a_device_is_neither_read_nor_replaced(tmp_path):
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="no regular file"):
+            files.write_texts_atomically({tmp_path / "first": "a", tmp_path / "socket": "b"})
+    assert not (tmp_path / "first").exists()
