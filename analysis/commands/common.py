@@ -56,6 +56,26 @@ def read_results(results: Path) -> RunCollection:
     return found
 
 
+def check_replaced_runs(path: Path, found: RunCollection) -> None:
+    """Check that a file that packed runs are written to has no other runs.
+
+    Raises:
+        CommandError: It has runs that `found` lacks, or is no file of packed runs.
+    """
+    try:
+        there = read_results(path) if path.exists() else found
+    except CommandError as error:
+        raise CommandError(f"{error} Name another file, or delete this one.") from error
+    old, new = (
+        {item.id for item in one.runs} | {item.id for item in one.excluded}
+        for one in (there, found)
+    )
+    if lost := old - new:
+        raise CommandError(
+            f"{path} has {len(lost)} runs that would be lost: name another file, or delete it."
+        )
+
+
 def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
     """Name the command that imports evaluations of another tool.
 

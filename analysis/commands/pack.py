@@ -11,6 +11,7 @@ from pathlib import Path
 from parallax.analysis.commands.common import (
     RESULTS_HELP,
     CommandError,
+    check_replaced_runs,
     open_output_folder,
     print_lines,
     read_results,
@@ -74,6 +75,7 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
     """
     if path.suffix != PACKED_SUFFIX:
         raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")
+    check_replaced_runs(path, found)
     with open_output_folder(path.parent):
         write_packed(found, path, anonymize=anonymize)
     counts = f"{len(found.runs)} runs that can be used, {len(found.excluded)} that cannot"

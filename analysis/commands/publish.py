@@ -23,7 +23,12 @@ from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, read_grid
 from parallax.analysis.figures import families, final_scores
-from parallax.analysis.figures.figure_spec import FigureSpec, render_figures, write_file_bytes
+from parallax.analysis.figures.figure_spec import (
+    FigureSpec,
+    MissingFigure,
+    render_figures,
+    write_file_bytes,
+)
 from parallax.analysis.labels import hide_machine
 from parallax.analysis.report.publication import (
     PUBLICATION_PAGE_NAME,
@@ -117,11 +122,12 @@ def run(options: argparse.Namespace) -> int:
     """
     folder: Path = options.folder
     _check_page_path(folder / PUBLICATION_PAGE_NAME)
-    study = prepare_publication(options)
+    study, found = prepare_publication(options), common.read_results(options.study)
+    common.check_replaced_runs(folder / study.file, found)
     written = list_output_texts(options, study)
     with common.open_output_folder(folder):
         place = folder / study.file
-        write_packed(common.read_results(options.study), place, anonymize=True)
+        write_packed(found, place, anonymize=True)
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
@@ -294,7 +300,7 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
 
 
 def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
-    """Return the overview and the main figures of the report that there are data for.
+    """Return the overview and the main figures of the report; print why one is not drawn.
 
     Scores are compared with published ones only if some are comparable, and aggregates over tasks
     need two tasks.
@@ -305,8 +311,10 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
     for family in families.MAIN_FAMILIES:
         fewest = 2 if family in ("aggregates", "efficiency") else 1
         for item in found[family] if family != "reproduction" or comparable else ():
-            if isinstance(item, FigureSpec) and len({cell.env for cell in item.cells}) >= fewest:
+            if isinstance(item, MissingFigure) or len({c.env for c in item.cells}) >= fewest:
                 items.append(item)
+    left = [item for item in items if isinstance(item, MissingFigure)]
+    common.print_lines(f"Not drawn: {item.name}: {item.reason}" for item in left)
     return tuple(item for item in items if isinstance(item, FigureSpec))
 
 

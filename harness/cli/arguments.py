@@ -15,6 +15,7 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.record.files import escape_lines, write_texts_atomically
 
+DEFAULT_RECIPE = "original"
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
 
 
@@ -89,7 +90,7 @@ def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> 
     parser.add_argument(
         "--hps",
         metavar="RECIPE",
-        default="original",
+        default=DEFAULT_RECIPE,
         help="recipe of --alignment common, exact and lockstep, or the path of a YAML file with "
         "one (default: %(default)s)",
     )
@@ -100,8 +101,13 @@ def choose_alignment(options: argparse.Namespace, compares_frameworks: bool) -> 
 
     A framework is compared with itself at its own defaults, as a release may change them.
     """
-    given: str | None = options.alignment
-    return given or ("exact" if compares_frameworks else "defaults")
+    level: str = options.alignment or ("exact" if compares_frameworks else "defaults")
+    if level in ("defaults", "upstream") and options.hps != DEFAULT_RECIPE:
+        raise SpecError(
+            f"--hps {options.hps} has no effect at --alignment {level}, which is each framework's "
+            "own values: add --alignment exact, or drop --hps."
+        )
+    return level
 
 
 def add_trust_argument(parser: argparse.ArgumentParser) -> None:
@@ -125,9 +131,44 @@ def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class StoreFile(argparse.Action):
+    """Stores the path of a file that no other option names: one would be written over the other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the path; argparse's error names both options."""
+        for other in parser._actions:
+            given = getattr(namespace, other.dest, None) if isinstance(other, StoreFile) else None
+            if given and other is not self and given.resolve() == values.resolve():
+                first = other.option_strings[0]
+                parser.error(f"{option_string} {values}: {first} is that file too")
+        setattr(namespace, self.dest, values)
+
+
 def add_file_argument(parser: argparse.ArgumentParser, option: str, text: str) -> None:
     """Declare an option that names a file, such as `--json FILE`."""
-    parser.add_argument(option, type=Path, metavar="FILE", help=text)
+    parser.add_argument(option, type=Path, action=StoreFile, metavar="FILE", help=text)
+
+
+def check_used_options(options: argparse.Namespace, used: Collection[str], mode: str) -> None:
+    """Check that no option was given that a mode of a command does not use.
+
+    Args:
+        options: As parsed by the command's parser.
+        used: Names of the options that the mode uses.
+        mode: What the message begins with, such as `--answers FILE runs no probe`.
+
+    Raises:
+        SpecError: One was given; names it.
+    """
+    for name, default in options.option_defaults.items():
+        if name not in used and getattr(options, name, default) != default:
+            raise SpecError(f"{mode}: drop --{name.replace('_', '-')}.")
 
 
 def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> int:
@@ -155,11 +196,13 @@ def check_output_folders(paths: Iterable[Path | None]) -> None:
         paths: The files; None for those that are not wanted.
 
     Raises:
-        SpecError: The folder of a file does not exist.
+        SpecError: The folder of a file does not exist, or the file is a folder or a device.
     """
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
             raise SpecError(f"{path}: the folder {path.parent} is not there.")
+        if path is not None and path.exists() and not path.is_file():
+            raise SpecError(f"{path} is no regular file: name another one.")
 
 
 def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = ()) -> None:

@@ -16,6 +16,7 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_frameworks_argument,
     check_output_folders,
+    check_used_options,
     split_names,
     write_output_files,
 )
@@ -266,6 +267,9 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         print(*map(format_case, cases), sep="\n")
         return 0
+    if options.answers:
+        used = ("answers", "frameworks", "bug", "markdown")
+        check_used_options(options, used, "--answers FILE runs no probe")
     check_output_folders([options.json, options.markdown])
     outcomes = (
         load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)

@@ -36,7 +36,7 @@ def run_hydra_app(config: DictConfig) -> None:
     try:
         spec, results_dir = spec_from_config(config)
         # Other launchers than the local one have other options, and are for sweeps.
-        launcher = HydraConfig.get().launcher
+        launcher = HydraConfig.get().launcher or {}
         malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
         if (jobs := launcher.get("n_jobs", 1)) != -1:
             count_processes(jobs)  # only checks it: a single run needs one process
@@ -133,6 +133,8 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
         raise
     if not values["results_dir"]:
         raise SpecError("results_dir is empty: name a folder.")
+    if not isinstance(values["results_dir"], str):
+        raise SpecError(f"results_dir={values['results_dir']} must be a name: write it in quotes.")
     return spec, Path(values["results_dir"])
 
 

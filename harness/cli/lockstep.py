@@ -16,6 +16,7 @@ from parallax.harness.cli.arguments import (
     choose_alignment,
     find_script_side,
     get_single_name,
+    write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
@@ -36,7 +37,6 @@ from parallax.harness.lockstep.comparison import (
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDATES
 from parallax.harness.probes.experiments import AlignmentLevel
-from parallax.harness.record.files import write_text
 
 MIN_PLOTTED_DISTANCE = 1e-17
 """Plotted instead of a difference of 0, which a logarithmic axis cannot show."""
@@ -119,10 +119,10 @@ def run(options: argparse.Namespace) -> int:
             lambda updates: progress.advance("updates of three trainings", updates),
         )
     print(format_lockstep_verdict(result))
-    if options.figure:
-        write_text(options.figure, render_distance_figure(result))
+    files = {options.figure: render_distance_figure(result)} if options.figure else {}
     if options.json:
-        write_text(options.json, json.dumps(_result_to_dict(result), indent=1) + "\n")
+        files[options.json] = json.dumps(_result_to_dict(result), indent=1) + "\n"
+    write_output_files(files)
     return 0 if result.is_equal else 1
 
 

@@ -380,6 +380,8 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
         allow_abbrev=False,
     )
     getattr(module, f"add_{part}_arguments" if part else "add_arguments")(parser)
+    defaults = {action.dest: action.default for action in parser._actions}
+    parser.set_defaults(option_defaults=defaults)
     return parser
 
 

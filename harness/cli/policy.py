@@ -9,7 +9,12 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
+from parallax.harness.cli.arguments import (
+    add_file_argument,
+    add_trust_argument,
+    check_output_folders,
+    write_output_files,
+)
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec, is_plain_value, spec_from_dict
 from parallax.harness.policies.loading import why_no_policy
@@ -49,6 +54,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     Returns:
         0; 1 where a policy could not be evaluated, or a repeated evaluation gave other returns.
     """
+    check_output_folders([options.output])
     folders = [Path(word) for word in options.words if "=" not in _blank_if_path(word)]
     conditions = parse_conditions(word for word in options.words if "=" in _blank_if_path(word))
     runs, failed = _find_policies(folders, trust=options.trust)
@@ -139,6 +145,10 @@ def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -
 def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
     """Parse `episodes=100 seed=3 env.x=y` into fields of `EvaluationConditions`."""
     found: dict[str, Any] = {"env": {}}
+    words = list(words)
+    names = [word.partition("=")[0] for word in words]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SpecError(f"{twice[0]} is there twice: name one value.")
     for word in words:
         name, _, text = word.partition("=")
         try:

@@ -13,6 +13,7 @@ from parallax.harness.cli.arguments import (
     add_level_arguments,
     add_probe_argument,
     check_output_folders,
+    check_used_options,
     choose_alignment,
     select_names,
     write_output_files,
@@ -146,10 +147,13 @@ def check_options(options: argparse.Namespace) -> None:
     if options.update_baseline and not options.baseline:
         raise SpecError("--update-baseline needs --baseline FILE, the file to write.")
     check_checkout_options(options)
-    others = ["drift", "answers", "intervention", "acceleration"]
+    if options.answers:
+        used = ("answers", "algorithms", "frameworks", "probe", "all", *_OUTPUTS, "update_baseline")
+        check_used_options(options, used, "--answers FILE runs no probe")
+    others = ["drift", "intervention", "acceleration"]
     if options.seeds > 1 and any(getattr(options, name) for name in others):
         raise SpecError("--seeds measures installed frameworks: drop the other comparison.")
-    others = ["drift", "answers", "baseline", "python", "claims"]
+    others = ["drift", "baseline", "python", "claims"]
     more = [*others, "intervention", "path", "script"]
     for name, excluded in (("intervention", others), ("acceleration", more)):
         if value := getattr(options, name):
@@ -157,8 +161,6 @@ def check_options(options: argparse.Namespace) -> None:
             if given := [other for other in excluded if getattr(options, other)]:
                 raise SpecError(f"--{name} compares with the unchanged code: drop --{given[0]}.")
     if options.drift:
-        if options.answers:
-            raise SpecError("--answers FILE runs no probe: drop --drift.")
         if not options.python:
             raise SpecError("--drift needs --python PATH, the other interpreter.")
         if options.frameworks not in (None, [options.drift]):
@@ -166,8 +168,6 @@ def check_options(options: argparse.Namespace) -> None:
         if options.baseline:
             raise SpecError("--drift compares with the other interpreter: drop --baseline.")
         options.frameworks = [options.drift]
-    elif options.answers and options.python:
-        raise SpecError("--answers FILE runs no probe: drop --python.")
     elif options.python and (options.frameworks is None or len(options.frameworks) != 1):
         raise SpecError("--python runs one framework: name it with --frameworks or --drift.")
 
@@ -179,7 +179,7 @@ def check_checkout_options(options: argparse.Namespace) -> None:
     if not (options.path or options.script):
         return
     option = "--path" if options.path else "--script"
-    others = ["drift", "answers", "baseline", "intervention", "claims", "details"]
+    others = ["drift", "baseline", "intervention", "claims", "details"]
     others += ["path", "python"] if options.script else []
     given = [name for name in others if getattr(options, name)]
     if given or options.seeds > 1:
@@ -241,6 +241,8 @@ def run(options: argparse.Namespace) -> int:
         return run_environments(options)
     if options.releases:
         raise SpecError("--releases needs --environments.")
+    if options.list:
+        check_used_options(options, ("list", "algorithms", "probe"), "--list runs no probe")
     check_options(options)
     if options.details and options.algorithms:  # a checklist is about a family of algorithms
         family = checklist.load_checklist(options.algorithms).algorithms

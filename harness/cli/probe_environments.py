@@ -10,7 +10,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parallax.harness.cli.arguments import write_output_files
+from parallax.harness.cli.arguments import (
+    check_output_folders,
+    check_used_options,
+    write_output_files,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import read_user_file
@@ -34,7 +38,6 @@ NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 _PACKAGE = "parallax.harness.environment_probes"
 _MAX_LIBRARY_SECONDS = 600
 _MAX_ANSWER_BYTES = 2**27
-_OTHER_OPTIONS = ("algorithms", "claims", "details", "intervention", "path", "commits", "script")
 # What releases before 0.29 need besides numpy.
 _OLD_REQUIREMENTS = ("jax-jumpy==1.0.0", "gymnasium-notices==0.0.1")
 
@@ -60,9 +63,9 @@ def run_environments(options: argparse.Namespace) -> int:
     Returns:
         0; 1 if --python or --releases shows a changed answer; 3 if a question failed.
     """
-    for name in _OTHER_OPTIONS:
-        if getattr(options, name):
-            raise SpecError(f"--environments asks about no update: drop --{name}.")
+    mode, used = _describe_mode(options)
+    check_used_options(options, ("environments", *used), mode)
+    check_output_folders([options.json, options.markdown])
     if options.list:
         print(*page.list_question_lines(), sep="\n")
         return NO_CHANGE_EXIT
@@ -98,6 +101,19 @@ def run_environments(options: argparse.Namespace) -> int:
     if failed or (options.environments and report.missing and not report.answers):
         return FAILED_EXIT
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
+
+
+def _describe_mode(options: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """Return what the options ask for, and the names of the options that it uses."""
+    if options.list:
+        return "--list measures nothing", ("list",)
+    if options.releases:
+        return "--releases compares releases of gymnasium", ("releases", "json")
+    shown = ("probe", "all", "json", "markdown")
+    if options.answers:
+        return "--answers FILE runs no probe", ("answers", *shown)
+    source = () if options.environments else ("frameworks",)
+    return "--environments asks about no update", ("python", *source, *shown)
 
 
 def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLibrary, ...]:

@@ -7,6 +7,7 @@ import re
 import shlex
 import string
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -24,8 +25,9 @@ from parallax.harness.cli.config_groups import (
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
 from parallax.harness.contract.data_files import load_named_values
-from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
+from parallax.harness.record.files import summarize_error
 
 
 def run(words: Sequence[str]) -> int:
@@ -68,9 +70,17 @@ def run(words: Sequence[str]) -> int:
         if full:
             raise
         raise _add_own_line(explain_hydra_error(error), options.config_dir, settings) from error
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, yaml.YAMLError):
+    except Exception as error:  # Hydra's own code ends in many kinds of errors
         check_own_files(options.config_dir)  # a study of one's own may name the others
-        raise
+        frames = traceback.walk_tb(error.__traceback__)
+        modules = [str(frame.f_globals["__name__"]) for frame, _ in frames][1:]
+        known = isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None)
+        if full or known or any(name.startswith("parallax.") for name in modules):
+            raise
+        raise SpecError(
+            f"Hydra cannot use these settings, or a file's `defaults`: {summarize_error(error)}. "
+            "HYDRA_FULL_ERROR=1 shows where."
+        ) from error
     return 0
 
 

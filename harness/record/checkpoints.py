@@ -306,7 +306,9 @@ def _sign_content(raw: bytes) -> bytes:
 def _load_signing_key() -> bytes:
     """Return the user's key, made when it is first needed; empty if it cannot be stored."""
     try:
-        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        given = Path(os.environ.get("XDG_STATE_HOME", ""))
+        # A relative path would be one in the current folder, which may be somebody else's.
+        home = given if given.is_absolute() else Path.home() / ".local" / "state"
         path = home / "parallax" / "checkpoint.key"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,12 @@ import msgspec
 
 from parallax.harness.record.files import UnusableError, summarize_error
 from parallax.harness.record.layout import RUN_FILE, RunPath, parse_run_path
-from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, has_valid_checksum
+from parallax.harness.record.run_json import (
+    CHECKSUM_FIELD,
+    RunRecord,
+    find_other_variant,
+    has_valid_checksum,
+)
 
 if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations
@@ -111,14 +116,16 @@ class RunReading:
         by_path = parse_run_path(self.folder)
         if self.record is None:
             return by_path
-        spec = self.record.spec
+        spec, other = self.record.spec, ""
+        if self.record.imported is None:  # whose variants also say where returns are from
+            other = find_other_variant(by_path.variant, spec, states_all=False)
         named = RunPath(
             spec.study,
             spec.task_name,
             spec.algorithm,
             spec.hps,
             spec.implementation,
-            by_path.variant,
+            other or by_path.variant,
             spec.seed,
         )
         return by_path if dataclasses.replace(named, study=by_path.study) == by_path else named

@@ -229,6 +229,9 @@ def write_texts_atomically(texts: Mapping[Path, str]) -> None:
         OSError: One cannot be written; what was written before is undone.
     """
     undo: list[Callable[[], None]] = []
+    for path in texts:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device may have no end
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
     try:
         for path, text in texts.items():
             for folder in reversed([f for f in path.parents if not f.exists()]):

@@ -251,4 +251,11 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
         raise UnusableError(
             f"of the normalisation only {', '.join(parts[_STATISTICS_PREFIX])} are there"
         )
+    if parts[_STATISTICS_PREFIX]:
+        mean, var, epsilon = (parts[_STATISTICS_PREFIX][name] for name in NORMALIZATION_STATISTICS)
+        numbers = np.concatenate([mean.ravel(), var.ravel(), epsilon.ravel()])
+        if mean.shape != var.shape or epsilon.shape or not np.isfinite(numbers).all():
+            raise UnusableError("the normalisation has other shapes, or is not finite")
+        if np.any(var < 0) or epsilon <= 0:
+            raise UnusableError("the normalisation has a negative variance, or an epsilon of 0")
     return StoredPolicy(parts[_WEIGHTS_PREFIX], parts[_STATISTICS_PREFIX])

@@ -15,7 +15,6 @@ import dataclasses
 import hashlib
 import itertools
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -38,7 +37,7 @@ from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
 from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
 from parallax.harness.record.reading import parse_record
-from parallax.harness.record.run_json import CHECKSUM_FIELD, RecordedSpec, RunRecord
+from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, find_other_variant
 
 _VERSION = "1"
 _METADATA_KEY = b"parallax.runs"
@@ -69,12 +68,6 @@ PackedRow = Mapping[str, Any]
 _HASH = "content_sha256"
 _HASHED = tuple(name for name in PACKED_SCHEMA.names if name != _HASH)
 _NAMES = ("study", "env", "algorithm", "hps", "framework", "variant")
-VARIANT_FIELDS = (
-    *("alignment", "wrappers", "n_envs", "eval_every", "eval_episodes", "evaluation_seed"),
-    *("threads", "device", "intervention", "save_policy", "acceleration", "actors"),
-)
-"""Settings of a run that its variant names where they are not the usual ones."""
-_SHORTEST_HASHED = 100  # characters of a variant that a hash may replace, also in old names
 _LONGEST_NAME, _LONGEST_FOLDER = 255, 4096
 # The largest study so far has 14,000 runs; 960 runs take half a megabyte, or 9 MB decoded.
 _MOST_BYTES, _MOST_FOOTER = 2**28, 2**24
@@ -277,36 +270,12 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
                 f"corrupted row: column {name} is {shown}, and run_json says "
                 f"{escape_unprintable(str(wanted[name]))[:80]}"
             )
-    if record.imported or not (setting := _find_other_setting(row["variant"], spec)):
+    if record.imported or not (setting := find_other_variant(row["variant"], spec)):
         return ""
     return (
         f"corrupted row: column variant is {escape_unprintable(row['variant'])}, and run_json says "
         f"{escape_unprintable(setting)[:200]}"
     )
-
-
-def _find_other_setting(variant: str, spec: RecordedSpec) -> str:
-    """Return the variant that a record means if it is another one; or nothing."""
-    usual = {field.name: field.default for field in msgspec.structs.fields(RecordedSpec)}
-    names = [name for name in VARIANT_FIELDS if getattr(spec, name) != usual[name]]
-    first = [f"{name}={getattr(spec, name)}" for name in ("steps", *names)]
-    last = [f"{name}={_format_value(spec.hyperparameters.get(name))}" for name in spec.overridden]
-    replay = spec.replay.get("name", "uniform")
-    middle = [] if replay == "uniform" else [f"replay={replay}"]  # its changed values may follow
-    meant = ",".join([*first, *middle, *last])
-    start, end = ",".join([*first, *middle]), ",".join(["", *last])
-    hashed = re.fullmatch(rf"steps={spec.steps},overrides=[0-9a-f]{{12}}", variant)
-    if (hashed and len(meant) > _SHORTEST_HASHED) or variant == meant:
-        return ""
-    return "" if middle and variant.startswith(start) and variant.endswith(end) else meant
-
-
-def _format_value(value: Any) -> str:
-    """Return a hyperparameter as variants have it."""
-    if value is None:
-        return "null"
-    text = str(value).replace(" ", "")
-    return text.lower() if isinstance(value, bool) else text
 
 
 def _round(value: float | None) -> float | None:

@@ -1,6 +1,7 @@
 """The content of `run.json`: its fields, defaults for older records, and its checksum."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -81,6 +82,48 @@ class RecordedSpec(Struct, frozen=True):
         """Return the name by which runs are compared: the framework, with an own script's name."""
         label = format_script_label(self.script.name, self.script.sha256) if self.script else ""
         return format_implementation(self.framework, label)
+
+
+VARIANT_FIELDS = (
+    *("alignment", "wrappers", "n_envs", "eval_every", "eval_episodes", "evaluation_seed"),
+    *("threads", "device", "intervention", "save_policy", "acceleration", "actors"),
+)
+"""Settings of a run that its variant names where they are not the usual ones."""
+_SHORTEST_HASHED = 100  # characters of a variant that a hash may replace, also in old names
+
+
+def find_other_variant(variant: str, spec: RecordedSpec, *, states_all: bool = True) -> str:
+    """Return the variant that a record means if it is another one, or an empty string.
+
+    Without `states_all` another one has a setting that the record contradicts: names of folders may
+    leave settings out.
+    """
+    usual = {field.name: field.default for field in msgspec.structs.fields(RecordedSpec)}
+    names = [name for name in VARIANT_FIELDS if getattr(spec, name) != usual[name]]
+    first = [f"{name}={getattr(spec, name)}" for name in ("steps", *names)]
+    last = [f"{name}={_format_value(spec.hyperparameters.get(name))}" for name in spec.overridden]
+    replay = spec.replay.get("name", "uniform")
+    middle = [] if replay == "uniform" else [f"replay={replay}"]  # its changed values may follow
+    meant = ",".join([*first, *middle, *last])
+    start, end = ",".join([*first, *middle]), ",".join(["", *last])
+    hashed = re.fullmatch(rf"steps={spec.steps},overrides=[0-9a-f]{{12}}", variant)
+    if (hashed and len(meant) > _SHORTEST_HASHED) or variant == meant:
+        return ""
+    if middle and variant.startswith(start) and variant.endswith(end):
+        return ""
+    known = {name: str(getattr(spec, name)) for name in ("steps", *VARIANT_FIELDS)}
+    known |= {name: _format_value(value) for name, value in spec.hyperparameters.items()}
+    stated = (part.partition("=")[::2] for part in variant.split(","))
+    is_other = states_all or any(known.get(name, value) != value for name, value in stated)
+    return meant if is_other else ""
+
+
+def _format_value(value: Any) -> str:
+    """Return a hyperparameter as variants have it."""
+    if value is None:
+        return "null"
+    text = str(value).replace(" ", "")
+    return text.lower() if isinstance(value, bool) else text
 
 
 class StepCounts(Struct, frozen=True):

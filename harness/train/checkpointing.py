@@ -5,13 +5,17 @@ episodes, and of random generators.
 """
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import math
+import os
 import platform
 import random
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -19,7 +23,7 @@ import msgspec
 import numpy as np
 
 from parallax.harness.contract.adapter import Adapter, describe_adapter_code
-from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.contract.run_spec import RunSpec, spec_to_dict
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
     State,
@@ -29,7 +33,6 @@ from parallax.harness.contract.state_codec import (
     UnsupportedStateError,
     check_buffer_positions,
     check_torch_position,
-    make_stateless_codec,
 )
 from parallax.harness.record.checkpoints import CheckpointStore, LoadedCheckpoint
 from parallax.harness.record.files import UnusableError, to_plain_json
@@ -37,6 +40,7 @@ from parallax.harness.record.lock import Count, Duration, FolderDeletedError, Lo
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.train.prepare import PreparedRun, describe_translation
 from parallax.harness.train.stop_signals import StopRequest
+from parallax.harness.train.trust import list_texts
 
 VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco", "ale-py", "minatar")
 """Libraries whose versions a state depends on, besides the packages that an adapter names."""
@@ -79,7 +83,7 @@ def describe_run_identity(
         "settings": asked,
         "translation": describe_translation(prepared),
         "adapter": dict(code["files"]),
-        "code": _hash_shared_code(prepared.spec.env),
+        "code": _hash_shared_code(prepared.spec) | _hash_task_files(prepared.spec),
         "packages": {n: version for n, version in versions.items() if version},
         "python": platform.python_version(),
     }
@@ -90,20 +94,57 @@ def describe_run_identity(
     return decoded
 
 
-def _hash_shared_code(env: str) -> dict[str, str]:
+def _hash_shared_code(spec: RunSpec) -> dict[str, str]:
     """Return the hashes of files, beside the adapter's, that decide what a run computes."""
     shared = ("envs", "harness.replay", *(f"adapters.{n}_common" for n in ("jax", "sb3", "torch")))
-    module, _, name = env.rpartition(":")
-    entry = gymnasium.spec(name).entry_point
-    task = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
-    others = {module, task.partition(":")[0]}
-    found = [n for n in sorted(others) if getattr(sys.modules.get(n), "__spec__", None)]
+    found = [n for n in _list_task_modules(spec) if _find_source(n)]
     modules = [*(f"parallax.{n}" for n in shared), *found]
     return {
         f"{module}:{file}": digest
         for module in modules
         for file, digest in describe_adapter_code(module)["files"].items()
     }
+
+
+def _list_task_modules(spec: RunSpec) -> list[str]:
+    """Return the modules that register and define a task and its wrappers, those loaded or not."""
+    module, _, name = spec.env.rpartition(":")
+    entry = gymnasium.spec(name).entry_point
+    task = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return sorted({name.partition(":")[0] for name in (module, task, *spec.env_wrappers)})
+
+
+def _find_source(module: str) -> Path | None:
+    """Return the file of a loaded module; None for one that is not loaded or has none."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return Path(spec.origin) if spec and spec.has_location and spec.origin else None
+
+
+def _hash_task_files(spec: RunSpec) -> dict[str, str]:
+    """Return hashes of what a user's own task is made of, beside its module.
+
+    These are the loaded modules below the folder that it was imported from, without installed
+    packages, and the files that its arguments name.
+    """
+    found = {name: _find_source(name) for name in list(sys.modules) if name != "__main__"}
+    library = sysconfig.get_path("stdlib")
+    own = {
+        name: file
+        for name, file in found.items()
+        if file
+        and not name.startswith("parallax.")
+        and not file.is_relative_to(library)
+        and not {"site-packages", "dist-packages"} & set(file.parts)
+    }
+    roots = {
+        own[name].parents[name.count(".") + (own[name].name == "__init__.py")]
+        for name in _list_task_modules(spec)
+        if name in own
+    }
+    files = {f"{n}:{f.name}": f for n, f in own.items() if roots & set(f.parents)}
+    texts = list_texts(spec.env_kwargs)  # `Path.is_file` raises errors for long ones
+    files |= {text: Path(text) for text in texts if os.path.isfile(text)}  # noqa: PTH113
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
 
 
 def _get_package_version(name: str) -> str:
@@ -368,7 +409,7 @@ def _make_codecs() -> tuple[ObjectCodec, ...]:
     if (mujoco := sys.modules.get("mujoco")) is not None:
         kinds += [
             ObjectCodec(mujoco.MjData, _read_simulation, _write_simulation),
-            make_stateless_codec(mujoco.MjModel),
+            ObjectCodec(mujoco.MjModel, _read_model, _check_model),
         ]
     if (ale := sys.modules.get("ale_py")) is not None:
         kinds += [ObjectCodec(ale.ALEInterface, _read_emulator, _write_emulator)]
@@ -397,6 +438,22 @@ def _write_simulation(live: Any, state: State, inner: Callable[[Any, State], Any
     for name, array in state["results"].items():
         if name in results and results[name].shape == array.shape:
             results[name][...] = array
+    return live
+
+
+def _read_model(model: Any, inner: Callable[[Any], State]) -> State:
+    mujoco: Any = sys.modules["mujoco"]
+    compiled = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, compiled)
+    return hashlib.sha256(compiled.tobytes()).hexdigest()
+
+
+def _check_model(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
+    # Not restored: a model from a file could make MuJoCo read and write outside its memory.
+    if live is None or state != _read_model(live, lambda part: part):
+        raise StateMismatchError(
+            "a simulation's model is another one: its file was edited, or the task changes it"
+        )
     return live
 
 

@@ -61,7 +61,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
         lines += [
             f"a file or module: env.kwargs.{name}={text}"
             for name, value in spec.env_kwargs.items()
-            for text in _list_texts(value)
+            for text in list_texts(value)
             if _NAMES_PLACE.search(text) or (_DOTTED_NAME.fullmatch(text) and name != _MODEL_FILE)
         ]
         if spec.diagnosis["mode"] != "off":
@@ -75,12 +75,12 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     return list(dict.fromkeys(lines))
 
 
-def _list_texts(value: Any) -> list[str]:
+def list_texts(value: Any) -> list[str]:
     """Return all texts in nested lists and dictionaries."""
     if isinstance(value, Mapping):
-        return [text for part in (*value, *value.values()) for text in _list_texts(part)]
+        return [text for part in (*value, *value.values()) for text in list_texts(part)]
     if isinstance(value, list | tuple):
-        return [text for part in value for text in _list_texts(part)]
+        return [text for part in value for text in list_texts(part)]
     return [value] if isinstance(value, str) else []
 
 

@@ -7,7 +7,7 @@ takes minutes for a large study; our launchers check every run before they start
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,9 @@ class OnceSweeper(Sweeper):
         """
         assert self.config is not None
         runs = self._combine_runs(arguments)
-        folder = Path(self.config.hydra.sweep.dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
+        if folder := self.config.hydra.sweep.dir:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            OmegaConf.save(self.config, Path(folder) / "multirun.yaml")
         size = len(runs) if self._batch is None else self._batch
         if size < 1:
             raise HydraException(f"hydra.sweeper.max_batch_size={size} must be 1 or more, or null.")
@@ -177,7 +177,7 @@ class OnceSweeperConf:
 
     _target_: str = "hydra_plugins.parallax_sweeper.OnceSweeper"
     max_batch_size: int | None = None
-    params: dict[str, Any] | None = None
+    params: dict[str, Any] | None = field(default_factory=dict)  # null takes no `params.NAME=`
     parts: list[dict[str, Any]] | None = None
 
 

@@ -24,15 +24,27 @@ def test_reads_a_complete_run_as_it_was_written(results, make_run):
     make_run(timesteps=[10, 20], returns=[[1, 2], [3, 5]], scheduled=20, seed=4)
     loaded = load_runs(results)
     (run,) = loaded.runs
-    assert run.id == RunId(
-        StudyCell("demo", "Hopper-v5", "ppo", "original", "steps=20000,alignment=common"), "sb3", 4
-    )
+    variant = "steps=20,alignment=common,eval_every=10,eval_episodes=2"  # not that of its folder
+    assert run.id == RunId(StudyCell("demo", "Hopper-v5", "ppo", "original", variant), "sb3", 4)
     assert run.timesteps.tolist() == [10, 20]
     assert run.results.tolist() == [[1, 2], [3, 5]]
     assert run.ep_lengths.shape == (2, 2)
     assert run.final_score == 4
     assert run.spec["hyperparameters"] == {"gamma": 0.99}
     assert (loaded.requested, loaded.completed, loaded.used) == (1, 1, 1)
+
+
+def test_a_renamed_folder_of_settings_changes_no_setting(results, make_run):
+    """A copy under another name is the same run, not one with other settings."""
+    first = make_run().parent
+    settings = "steps=20000,alignment=common,eval_every=2000,eval_episodes=4"
+    folder = first.rename(first.with_name(settings))
+    shutil.copytree(folder, folder.with_name(folder.name.replace("20000", "30000")))
+    shutil.copytree(folder, folder.with_name(f"{folder.name},gamma=0.5"))
+    loaded = load_runs(results)
+    assert [cell.variant for cell in loaded.cells] == [folder.name]
+    assert loaded.used == 1
+    assert all("same run as" in item.reason for item in loaded.excluded)
 
 
 def test_evaluations_of_all_runs_have_a_largest_size(results, make_run, monkeypatch):

@@ -18,7 +18,6 @@ DIFFERENT = {
     "wrappers": ("none", "normalized"),
     "n_envs": (1, 8),
     "eval_every": (2000, 1000),
-    "steps": (20_000, 19_000),
 }
 
 

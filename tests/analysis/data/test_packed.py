@@ -418,3 +418,27 @@ def test_an_odd_spec_of_another_tool_is_a_reason(packed_before, spec):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed_before)
     (item,) = load_runs(packed_before).excluded
     assert "column spec" in item.reason
+
+
+def test_a_file_with_other_runs_is_not_replaced(study, packed, tmp_path, make_run, capsys):
+    other = tmp_path / "other.parquet"
+    make_run(framework="skrl", study="other", seed=7)
+    assert main(["study", "pack", str(study.with_name("other")), "--output", str(other)]) == 0
+    before = other.read_bytes()
+    assert main(["study", "pack", str(study), "--output", str(other)]) == 2
+    assert f"{other} has 1 runs that would be lost" in capsys.readouterr().err
+    folder = tmp_path / "page"
+    folder.mkdir()
+    (folder / packed.name).write_bytes(before)
+    assert main(["study", "publish", str(packed), str(folder)]) == 2
+    assert "1 runs that would be lost" in capsys.readouterr().err
+    assert other.read_bytes() == (folder / packed.name).read_bytes() == before
+    other.write_bytes(b"something else")
+    assert main(["study", "pack", str(study), "--output", str(other)]) == 2
+    assert "Name another file" in capsys.readouterr().err and other.read_bytes()[:4] == b"some"
+
+
+def test_figures_that_are_too_large_to_publish_are_named(packed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("parallax.analysis.figures.figure_spec.MAX_SETTINGS", 0)
+    assert main(["study", "publish", str(packed), str(tmp_path / "page")]) == 0
+    assert "Not drawn: overview: of 1 settings, 0 are drawn" in capsys.readouterr().out

@@ -16,6 +16,7 @@ from parallax.harness.cli.bugs import (
     select_bug_probes,
     sort_outcomes,
 )
+from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.catalogue import (
@@ -169,3 +170,9 @@ def test_the_command_lists_bugs_of_every_framework():
     assert set(FRAMEWORKS) <= set(find_adapter_entry_points())
     lines = [command.format_case(case) for case in CASES]
     assert any("not driven: The schema has no setting" in line for line in lines)
+
+
+@pytest.mark.parametrize("words", [["--json", "y.json"], ["--expected-only"]])
+def test_options_that_stored_outcomes_do_not_use_are_refused(words, capsys):
+    assert main(["bugs", "--answers", "x.json", *words]) == 2
+    assert f"--answers FILE runs no probe: drop {words[0]}." in capsys.readouterr().err

@@ -146,3 +146,18 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, text):
         load_yaml(file, "list")
     file.write_text(make_bomb(4))
     assert len(load_yaml(file, "list")["gamma"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("hydra=null", "Hydra cannot use these settings"),
+        ("hydra.job_logging.root.level=FOO hydra/job_logging=default", "HYDRA_FULL_ERROR=1"),
+        ("-m hydra.launcher._target_=os.system", "Invalid plugin 'os.system'"),
+        ("results_dir=2026", "results_dir=2026 must be a name: write it in quotes"),
+    ],
+)
+def test_settings_that_hydra_cannot_use_are_one_message(word, message, monkeypatch):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "")
+    with pytest.raises(SpecError, match=message):
+        hydra_errors.run(["framework=sb3", "env=CartPole-v1", *word.split()])

@@ -1,6 +1,10 @@
 """Which runs a command line asks for, in which order, and in which batches."""
 
+from importlib.resources import files
+
 import pytest
+import yaml
+from hydra import compose, initialize
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -32,6 +36,25 @@ def swept(tmp_path, *arguments, **options):
     sweeper.sweep(list(arguments))
     assert (tmp_path / "sweep" / "multirun.yaml").exists()
     return sweeper._launcher.batches
+
+
+def test_a_sweep_writes_no_file_where_another_user_may_have_put_a_link(tmp_path, monkeypatch):
+    config = yaml.safe_load((files("parallax.harness.conf") / "config.yaml").read_text())
+    assert config["hydra"]["sweep"]["dir"] == ""
+    monkeypatch.chdir(tmp_path)
+    sweeper = OnceSweeper()
+    sweeper.config = OmegaConf.create({"hydra": {"sweep": {"dir": ""}}})
+    sweeper.hydra_context, sweeper._launcher = Context(), Launcher()
+    sweeper.sweep(["a=1,2"])
+    assert len(sweeper._launcher.batches[0][1]) == 2
+    assert not list(tmp_path.rglob("multirun.yaml"))
+
+
+@pytest.mark.parametrize("word", ["+hydra.sweeper.params={a:1}", "+hydra.sweeper.params.a=1"])
+def test_parameters_of_a_sweep_are_set_on_the_command_line(word):
+    with initialize(version_base="1.3"):
+        composed = compose(overrides=["hydra/sweeper=once", word], return_hydra_config=True)
+    assert composed.hydra.sweeper.params == {"a": 1}
 
 
 LINES = [

@@ -44,6 +44,10 @@ def test_gymnasiums_wrappers_answer_as_published(tmp_path, capsys):
         (["--environments", "nowhere:Wrapper"], "nowhere"),
         (["--environments", "gymnasium.wrappers:Nothing"], "Nothing"),
         (["--environments", "--algorithms", "ppo"], "drop --algorithms"),
+        (["--environments", "--fresh"], "drop --fresh"),
+        (["--environments", "--answers", "x.json", "--python", "python"], "drop --python"),
+        (["--environments", "a:B", "--frameworks", "sb3"], "drop --frameworks"),
+        (["--environments", "--releases", "1.0", "--markdown", "x.md"], "drop --markdown"),
         (["--environments", "--probe", "no.question"], "--list"),
     ],
 )

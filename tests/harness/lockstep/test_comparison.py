@@ -249,6 +249,8 @@ def test_a_pair_stays_equal_over_2000_updates():
             ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--json", "nowhere/x.json"],
             "nowhere/x.json: the folder nowhere is not there",
         ),
+        (["--json", "x.json", "--figure", "./x.json"], "--figure x.json: --json is that file too"),
+        (["--frameworks", "sb3", "--algorithms", "td3", "--hps", "mine"], "drop --hps"),
     ],
 )
 def test_bad_input_is_one_message(words, message, capsys):

@@ -292,6 +292,17 @@ def test_bad_words_are_told(word, message):
         parse_conditions([word])
 
 
+def test_a_condition_has_one_value():
+    with pytest.raises(SpecError, match=r"env\.g is there twice"):
+        parse_conditions(["env.g=1", "env.g=2"])
+
+
+def test_returns_that_cannot_be_written_are_refused_before_an_episode(folder, tmp_path, capsys):
+    for file in (tmp_path / "nowhere" / "x.csv", tmp_path, Path("/dev/full")):
+        assert main(["policy", "evaluate", str(folder), "--output", str(file)]) == 2
+        assert str(file) in (said := capsys.readouterr()).err and not said.out
+
+
 def test_words_become_conditions():
     words = ["episodes=3", "seed=4", "env.g=1.5", "env.mode=fast"]
     assert parse_conditions(words) == {"episodes": 3, "seed": 4, "env": {"g": 1.5, "mode": "fast"}}

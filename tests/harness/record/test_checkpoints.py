@@ -36,6 +36,15 @@ def buffer(rows, seed=0):
     return array
 
 
+def test_a_relative_state_folder_is_ignored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert checkpoints._load_signing_key()
+    assert (tmp_path / "home" / ".local" / "state" / "parallax" / "checkpoint.key").exists()
+    assert not (tmp_path / "here").exists()
+
+
 def test_state_comes_back_as_it_was(lease):
     state = {
         "numbers": [1, -(2**200), 0.1, float("inf"), True, None, "text", b"bytes"],

@@ -1,7 +1,9 @@
 """Files are written whole or not at all, and archives of odd formats are not opened."""
 
 import argparse
+import dataclasses
 import io
+import socket
 import zipfile
 
 import msgspec
@@ -64,3 +66,30 @@ def test_names_of_a_record_have_one_to_255_characters(length):
         assert msgspec.convert("x" * length, Name) and fits
     except msgspec.ValidationError:
         assert not fits
+
+
+def test_a_device_is_neither_read_nor_replaced(tmp_path):
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="no regular file"):
+            files.write_texts_atomically({tmp_path / "first": "a", tmp_path / "socket": "b"})
+    assert not (tmp_path / "first").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": np.ones(2)},
+        {"mean": np.zeros(3)},
+        {"mean": np.full(2, np.nan)},
+        {"var": -np.ones(2)},
+        {"epsilon": np.float64(0)},
+    ],
+)
+def test_statistics_of_a_policy_are_numbers_that_can_normalize(change):
+    statistics = {"mean": np.zeros(2), "var": np.ones(2), "epsilon": np.float64(1e-8)}
+    stored = npz_files.StoredPolicy({"w": np.ones(1)}, statistics)
+    assert npz_files.unpack_policy(npz_files.pack_policy(stored)).normalization
+    other = dataclasses.replace(stored, normalization=statistics | change)
+    with pytest.raises(files.UnusableError, match="the normalisation has"):
+        npz_files.unpack_policy(npz_files.pack_policy(other))

@@ -7,7 +7,7 @@ import pytest
 import support
 
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_to_dict
-from parallax.harness.record import packed
+from parallax.harness.record import packed, run_json
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.packed import (
     PACKED_SCHEMA,
@@ -171,12 +171,12 @@ OVERRIDES = [
 def test_the_variant_of_a_run_agrees_with_its_record_and_another_one_does_not(hyperparameters, run):
     spec = support.spec(hyperparameters=hyperparameters, alignment="exact", **run)
     recorded = msgspec.convert(spec_to_dict(spec), RecordedSpec)
-    assert packed._find_other_setting(spec.variant, recorded) == ""
+    assert run_json.find_other_variant(spec.variant, recorded) == ""
     for part in ("steps=600,", "alignment=exact", "learning_rate=", "eval_every=50"):
         if part in spec.variant:
-            assert packed._find_other_setting(spec.variant.replace(part, ""), recorded)
-    assert packed._find_other_setting(f"{spec.variant},gamma=0.5", recorded)
+            assert run_json.find_other_variant(spec.variant.replace(part, ""), recorded)
+    assert run_json.find_other_variant(f"{spec.variant},gamma=0.5", recorded)
 
 
 def test_variants_name_the_fields_of_a_run():
-    assert set(packed.VARIANT_FIELDS) == set(RUN_DEFAULTS)
+    assert set(run_json.VARIANT_FIELDS) == set(RUN_DEFAULTS)

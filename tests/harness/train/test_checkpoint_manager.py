@@ -1,6 +1,7 @@
 """At which safe points a state is saved or loaded, and what is said where it cannot be."""
 
 import dataclasses
+import importlib
 import json
 import math
 import platform
@@ -359,6 +360,16 @@ def test_a_run_does_not_resume_after_its_task_or_what_frameworks_share_was_edite
     now = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
     words = "edited_tasks:edited_tasks.py of the code is another one now"
     assert checkpointing._describe_identity_difference(then, now) == words
+    # Modules beside it, and files that its arguments name, are part of it.
+    (tmp_path / "edited_tasks_helper.py").write_text("SCALE = 1\n")
+    importlib.import_module("edited_tasks_helper")
+    changed = dataclasses.replace(spec, env_kwargs={"render_mode": None, "map": [str(path)]})
+    files = checkpointing._hash_task_files(changed)
+    helper = "edited_tasks_helper:edited_tasks_helper.py"
+    assert files.keys() == {helper, "edited_tasks:edited_tasks.py", str(path)}
+    assert not checkpointing._hash_task_files(support.spec())
+    (tmp_path / "edited_tasks_helper.py").write_text("SCALE = 2\n")
+    assert checkpointing._hash_task_files(changed)[helper] != files[helper]
     del then["code"]  # of an earlier version
     assert "of the code is another one" in checkpointing._describe_identity_difference(then, now)
 
@@ -415,3 +426,15 @@ def test_results_of_a_simulation_are_its_arrays_of_numbers():
         island_id, map_x, iefc_x, efm_x = (np.ones(1) for _ in range(4))
 
     assert checkpointing._get_computed_arrays(Data()) == {"qpos": Data.qpos, "flags": Data.flags}
+
+
+def test_a_simulation_goes_on_with_the_model_that_it_had():
+    """Bodies of other masses, from an edited file or a task that draws them, are another task."""
+    envs = [gymnasium.make("InvertedPendulum-v5") for _ in range(2)]
+    for env in envs:
+        env.reset(seed=0)
+    state = checkpointing.read_env_states(envs[:1])
+    checkpointing.load_env_states(envs[1:], state)
+    envs[1].unwrapped.model.body_mass[1] *= 2
+    with pytest.raises(StateMismatchError, match="model is another one"):
+        checkpointing.load_env_states(envs[1:], state)
