@@ -469,7 +469,7 @@ _PAGE = """\
 # Accelerations: equality and speed
 
 Written by `benchmarks/accelerations.py` from `docs/accelerations.json`. [Accelerate a
-training](../how-to/accelerate-a-training.md) explains the option and the words.
+training](../how-to/accelerate-a-training.md) explains the option and the terms.
 
 | acceleration | what it does |
 |---|---|
@@ -480,32 +480,32 @@ training](../how-to/accelerate-a-training.md) explains the option and the words.
 
 The speed is the time of plain training, environment included, divided by that of the accelerated
 one: above 1 is faster. It is the median of {pairs} pairs of turns, with the smallest and the
-largest. The last column is what the first turn of the accelerated training took longer: it
-contains the compiling, and the other columns do not. Below 1 s it is noise.
+largest. The last column is the additional time of the first turn of the accelerated training. Only
+this column includes compiling. Values below 1 s are noise.
 
-## What can be recommended
+## Recommended accelerations
 These were equal in every comparison, and faster in each of their pairs on this machine:
 
 {recommended}
 
-Nothing is recommended whose equality was not shown. Not shown here: {unequal}.
+Nothing is recommended if its equality was not shown. Not shown here: {unequal}.
 
-A speed holds for one machine, one size of networks and one task. Measure yours before you rely on
-it.
+Speeds depend on the machine, the size of the networks and the task. Measure your own case before
+you rely on them.
 
 ## Conditions
 - Processor: {cpu}, {cores} cores, {threads} thread per training.
 - Load of the machine during the measurement: {low:.1f} to {high:.1f}. Other programs were running,
-  so that times vary; both sides of a pair were slowed alike.
+  so times vary; both sides of a pair were affected equally.
 - Speed: {env}, recipe `{recipe}` at `alignment=exact` (TD3, DDPG and SAC: two hidden layers of 256,
   minibatches of 256; PPO: two of 64, minibatches of 64), {steps} environment steps in a turn, or a
   rollout of {rollout} with PPO.
 - Equality: `parallax lockstep --acceleration` and `parallax probe --acceleration`, with the small
-  networks of the probes. For sbx, which compiles whole updates, weights of two real trainings with
-  the same seed. Such trainings feed each difference back into their data, and no copy shows how
-  fast rounding grows: a difference is then not shown to be rounding.
+  networks of the probes. For sbx, which compiles whole updates, the weights of two real
+  trainings with the same seed are compared. Differences in such trainings change the data, and no
+  copy shows how fast rounding grows, so a difference is not shown to be rounding.
 - Networks and minibatches of other sizes were not measured.
-- Probes are not asked about `compile`, since each would compile its networks anew.
+- Probes are not run with `compile`, since each would compile its networks again.
 - All cases together took {minutes} minutes.
 
     python benchmarks/accelerations.py --output docs/accelerations.json \\

@@ -430,14 +430,14 @@ Written by `benchmarks/gpu.py` from `docs/gpu.json`. Everything here was run onc
 - GPU: {device}, driver {driver}, CUDA {cuda}; {cores} processor cores; {date}. Some trainings, on
   a machine of the same versions: {others}.
 - Python {python}; {versions}.
-- These are not the versions that this project pins (Python 3.11, PyTorch 2.13): the machine had its
-  own. The source was imported from a folder, without installing the package.
+- The machine had these versions installed, not those that this project pins (Python 3.11,
+  PyTorch 2.13). The source was imported from a folder, without installing the package.
 
 ## Trainings
-Each is a short training with `device=cuda` and small networks, in Hopper-v4 or CartPole-v1. It is
-trained twice in separate processes. A third process gets SIGKILL after its first checkpoint, and a
-fourth resumes. "Same bytes" means that weights, evaluations and trace are those of the first one.
-The saved policy then plays its last evaluation again on the CPU.
+Each row is a short training with `device=cuda` and small networks, in Hopper-v4 or CartPole-v1. It
+is run twice in separate processes. A third process gets SIGKILL after its first checkpoint, and a
+fourth process resumes from it. "Same bytes" means that weights, evaluations and trace equal those
+of the first process. The saved policy then repeats its last evaluation on the CPU.
 
 {trainings}
 
@@ -445,26 +445,27 @@ With the frameworks in PyTorch, {repeated} of {count} trainings gave the same by
 and {resumed} of {count} when killed and resumed. This holds on one GPU model with one set of
 versions; a checkpoint stores both, and is refused on another.
 
-**With sbx (JAX) it does not hold.** A resumed PPO, and a DDPG trained again, gave other bytes; the
-cause was not found. They are as good trainings as the others, but not the same. XLA's autotuning
-chooses kernels by their time, so two processes can compute with different ones: with it, TD3
-trained again gave other bytes too. The adapter therefore sets `--xla_gpu_autotune_level=0`, as in
-the table. The larger difference of PPO's returns on the CPU fits JAX's default precision of matrix
-products on a GPU, which may be TF32; this was not measured.
+**With sbx (JAX), trainings are not always reproducible.** A resumed PPO training and a repeated
+DDPG training gave other bytes; the cause was not found. These trainings are valid, but not
+identical. XLA's autotuning chooses kernels by their time, so two processes can compute with
+different kernels: with autotuning, a repeated TD3 training gave other bytes too. The adapter
+therefore sets `--xla_gpu_autotune_level=0`, as in the table. The larger difference of PPO's returns
+on the CPU may come from JAX's default precision of matrix products on a GPU, which may be TF32;
+this was not measured.
 
 ## The same updates as on the CPU?
-`parallax lockstep` and `parallax probe` with `--acceleration cuda`: the same weights, data and
-random numbers on both devices. "Rounding" is the difference of two copies on the CPU that start one
-bit apart, as a share of the largest weight.
+`parallax lockstep` and `parallax probe` with `--acceleration cuda` use the same weights, data and
+random numbers on both devices. "Rounding" is the difference between two copies on the CPU that
+start one bit apart, as a share of the largest weight.
 
 {updates}
 
-No update is bit-equal to the CPU's, and none differs by more than rounding.
+No update is bit-identical to the CPU's, and none differs by more than rounding.
 
 ## Speed
 Pendulum-v1, `hps=original` (two hidden layers of 256 and minibatches of 256; PPO 64 and 64), one
-thread, environment included, in turns. Above 1 the GPU is faster. Up to four such measurements
-shared the GPU, so that times vary.
+thread, environment included. CPU and GPU alternate. A ratio above 1 means that the GPU is faster.
+Up to four such measurements shared the GPU, so times vary.
 
 {speeds}
 
@@ -472,20 +473,20 @@ Networks of this size are too small for a GPU: launching kernels takes longer th
 Train them on CPUs, one run per core.
 
 ## Accelerations
-Accelerated against plain updates, both on the GPU (`--acceleration cuda+NAME`).
+Accelerated updates compared with plain updates, both on the GPU (`--acceleration cuda+NAME`).
 
 {accelerations}
 
-`compile` was measured while over a dozen other processes trained, `fused-adam` beside three.
+`compile` was measured while over a dozen other processes trained, and `fused-adam` while three did.
 `cuda-graphs` was tried with Stable-Baselines3's TD3 through torch.compile's option
 `triton.cudagraphs`, and is refused: PyTorch ended the training with "accessing tensor output of
-CUDAGraphs that has been overwritten by a subsequent run". Networks are compiled one by one, and a
-replayed one overwrites what the backward pass of the one before it needs.
+CUDAGraphs that has been overwritten by a subsequent run". Networks are compiled separately, and
+replaying one network overwrites values that the backward pass of the previous network needs.
 
 ## What was not run
 - Trainings: {missing}.
-- Lockstep of sbx: operation by operation, JAX was not done after 95 s on the GPU.
-- Probes of other cases than those in the table; `bfloat16`, `matmul-medium`, `foreach-adam` and
+- Lockstep of sbx: operation by operation, JAX had not finished after 95 s on the GPU.
+- Probes of cases that are not in the table; `bfloat16`, `matmul-medium`, `foreach-adam` and
   `no-vmap` on a GPU; images, prioritized replay, several environments, normalization and several
   GPUs.
 - R2D2 of TorchRL is refused on a GPU: its sequences and priorities are computed with NumPy.
@@ -495,8 +496,8 @@ replayed one overwrites what the backward pass of the one before it needs.
     python benchmarks/gpu.py --lines gpu.jsonl --jobs 6 --seconds 500
     python benchmarks/gpu.py --merge gpu.jsonl
 
-On a machine without a GPU each measurement is recorded as skipped, with the reason. Few jobs at a
-time are faster: processes that share a GPU take turns.
+On a machine without a GPU, each measurement is recorded as skipped, with the reason. Use few jobs
+at a time, since processes that share a GPU take turns.
 """
 
 

@@ -62,26 +62,28 @@ _COMMANDS = """\
         --forms analysis/data/published/lockstep/reference_forms.csv
 """
 _LIMITS = """\
-PPO of Stable-Baselines3 stores rollouts in float32, and sbx's cannot compute in float64, so that
-PPO is compared in float32. sbx stores the discount in float32: all train with 0.9921875, which is
-exact in it. Its SAC has further numbers in float32, differs from the others by 6e-8 in float64
-after one update, and is compared in float32. There TD3, DDPG and DQN of sbx are equal to rounding
-over as many updates as the table says; over 100 updates they differ by up to 5.0e-3, 1.4e-4 and
-4.7e-5, which is rounding too: in float64 they are equal over 1,000 updates.
+PPO is compared in float32, because Stable-Baselines3's PPO stores rollouts in float32 and sbx's PPO
+cannot compute in float64. sbx stores the discount in float32, so all frameworks train with
+0.9921875, which float32 represents exactly. sbx's SAC has further numbers in float32: in float64 it
+differs from the others by 6e-8 after one update, so it is compared in float32. In float32, TD3,
+DDPG and DQN of sbx are equal to rounding over the number of updates in the table. Over 100 updates
+they differ by up to 5.0e-3, 1.4e-4 and 4.7e-5. This is rounding, too: in float64 they are equal
+over 1,000 updates.
 """
 
 
 _NECESSITY = """\
 ## Which differences matter
 
-Each implementation in the reference form beside itself without one of the interventions that make
-it. Where the scripted training shows no difference, all probes of the algorithm were asked, which
-vary what this training fixes, such as the schedule of the learning rate and
-the limit of the KL divergence. `tanh-networks` of skrl cannot act here: skrl ships no networks, and
-all are given those of the probes. With equal weights, its policy is that of Stable-Baselines3 with
-this intervention, and another one without it (`tests/adapters/skrl/test_agents.py`).
-Further settings are compared if all updates are equal; the table says which showed the difference.
-`kl-stop-ends-rollout` of skrl needs a minibatch beyond the limit before one within it;
+Each implementation in the reference form is compared with itself, without one of the interventions
+of this form. If the scripted training shows no difference, all probes of the algorithm were
+measured. Probes vary settings that this training fixes, such as the schedule of the learning rate
+and the limit of the KL divergence. `tanh-networks` of skrl has no effect here: skrl ships no
+networks, so all trainings use those of the probes. With equal weights, skrl's policy equals that of
+Stable-Baselines3 with this intervention, and differs without it
+(`tests/adapters/skrl/test_agents.py`). If all updates are equal, further settings are compared; the
+table names the setting that showed the difference. `kl-stop-ends-rollout` of skrl has an effect
+only if a minibatch beyond the limit comes before one within it;
 `tests/harness/lockstep/test_unusual_values.py` measures it.
 
     python benchmarks/lockstep_pairs.py --output docs/lockstep_pairs.json --necessity \\
@@ -310,10 +312,10 @@ def render_page(measured: Mapping[str, Any]) -> str:
         (
             "# Lockstep training of all pairs\n",
             f"{equal} of {len(pairs)} comparisons at `alignment=lockstep` are equal to rounding. "
-            "Differences are shares of the largest weight of a network; the largest over all "
-            "compared updates stands here. *Copies*: two copies of the first framework that start "
+            "The table has the largest difference over all compared updates, as a share of the "
+            "largest weight of a network. *Copies*: two copies of the first framework that start "
             "one bit apart. [Lockstep training](../how-to/lockstep.md) explains what equal means, "
-            "[Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
+            "and [Alignment](../explanation/alignment.md#reference-forms) the reference forms.\n",
             _COMMANDS,
             render_table(measured) + "\n",
             f"Not compared: {_list_missing_pairs(measured)}.\n",

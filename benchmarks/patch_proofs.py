@@ -60,11 +60,10 @@ def render_page(rows: Sequence[dict[str, Any]]) -> str:
     proven = sum(row["holds"] for row in measured)
     parts = [
         "# Patches, measured by probes\n",
-        "The value of each [patched](../explanation/alignment.md#patches) hyperparameter, as the "
-        "answer of a probe shows it: without the patch it is upstream's, with the patch it is the "
-        "requested one. Where upstream ties it to another setting, the value without the patch is "
-        "one that the tie permits. In brackets: the number of the answer, where steps do not "
-        "divide.\n",
+        "The table shows each [patched](../explanation/alignment.md#patches) hyperparameter as "
+        "measured by a probe: upstream's value without the patch, and the requested value with it. "
+        "If upstream ties it to another setting, the value without the patch is one that the tie "
+        "permits. Brackets contain the number in the answer if steps do not divide evenly.\n",
         textwrap.indent(textwrap.dedent(__doc__.partition("\n\n")[2]).rstrip(), " " * 4) + "\n",
         f"{len(rows)} patches: a probe shows both values of {proven}"
         + f", and another value of {len(measured) - proven}" * (proven < len(measured))

@@ -51,9 +51,10 @@ def render_page(exact: ProbeReport, lockstep: ProbeReport) -> str:
     commands = textwrap.indent(textwrap.dedent(__doc__.partition("\n\n")[2]).rstrip(), " " * 4)
     lines = [
         "# Answers by level of alignment\n",
-        "Probes that not all frameworks answer alike with equal hyperparameters (`exact`) and with "
-        "known differences of the update removed (`lockstep`). *Removed by* names the "
-        "interventions that change an answer into that of another framework or of the paper.\n",
+        "This page lists the probes that frameworks answer differently with equal hyperparameters "
+        "(`exact`), or with known differences of the update removed (`lockstep`). *Removed by* "
+        "names the interventions that change an answer into that of another framework or of the "
+        "paper.\n",
         f"{commands}\n",
         "| level | probes | answered by two or more | alike in all | not alike | failed to run |",
         "|---|---|---|---|---|---|",

@@ -127,7 +127,7 @@ def shift(draw: Draw, by: float) -> Draw:
 
 
 def list_equal_laws() -> tuple[Shape, ...]:
-    """Return shapes with one law for both frameworks; the last three postdate the rules."""
+    """Return shapes with equal distributions; the last three were chosen after the rules."""
     laws = (
         ("normal", normal(0.7, 0.05)),
         ("t3", student(0.7, 0.05)),
@@ -146,7 +146,7 @@ def list_equal_laws() -> tuple[Shape, ...]:
 
 
 def list_equal_means() -> tuple[Shape, ...]:
-    """Return shapes with equal means of unequal laws."""
+    """Return shapes with equal means of unequal distributions."""
     wide, narrow = normal(0.6, 0.15), normal(0.6, 0.02)
     return (
         Shape("sd .15 and .02", wide, narrow),
@@ -210,8 +210,8 @@ def list_far_apart() -> tuple[Shape, ...]:
 def list_groups() -> tuple[ShapeGroup, ...]:
     """Return every shape, grouped by the words that are false for it."""
     return (
-        ShapeGroup("One law for both", (MEAN, DISTRIBUTION), list_equal_laws()),
-        ShapeGroup("Equal means, unequal laws", (MEAN,), list_equal_means()),
+        ShapeGroup("Equal distributions", (MEAN, DISTRIBUTION), list_equal_laws()),
+        ShapeGroup("Equal means, unequal distributions", (MEAN,), list_equal_means()),
         ShapeGroup("Means apart by the margin", (EQUIVALENT, UNLESS), list_margin_apart()),
         ShapeGroup("Clear differences", (EQUIVALENT, UNLESS), list_far_apart(), 0.25),
     )

@@ -14,7 +14,7 @@ SUPPORTED_VERSIONS = VersionRange(
     "sbx-rl",
     "0.13",
     "0.29",
-    why_not_older="Older ones were not tried.",
+    why_not_older="Older releases were not tried.",
     update_modules={
         name: (f"sbx.{name}.{name}", f"sbx.{name}.policies", "sbx.common.policies")
         for name in ("ppo", "td3", "sac", "dqn")

@@ -17,7 +17,7 @@ SUPPORTED_VERSIONS = VersionRange(
     "2.2",
     # Before 1.4 gym is imported, for the types of arguments.
     companions={"1.4": ("gym==0.26.2", "gym-notices==0.0.8")},
-    why_not_older="Older ones were not tried.",
+    why_not_older="Older releases were not tried.",
     broken={"1.4.2": "Its wrapper of tasks fails in every step (issue 301 of skrl)."},
     update_modules={
         name: (

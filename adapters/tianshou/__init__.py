@@ -40,7 +40,7 @@ SUPPORTED_VERSIONS = VersionRange(
     "tianshou",
     "1.0",
     "2.1",
-    why_not_older="Older ones were not tried.",
+    why_not_older="Older releases were not tried.",
     update_modules={
         name: tuple(
             f"tianshou.{package}.modelfree.{module}"

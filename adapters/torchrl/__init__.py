@@ -35,7 +35,7 @@ SUPPORTED_VERSIONS = VersionRange(
     "torchrl",
     "0.6",
     "0.15",
-    why_not_older="Older ones were not tried.",
+    why_not_older="Older releases were not tried.",
     companions={
         "0.7": ("tensordict==0.6.2", "gymnasium==0.29.1"),
         "0.8": ("tensordict==0.7.2", "gymnasium==0.29.1"),

@@ -62,7 +62,7 @@ def judge_thesis_claims(verdicts: StudyVerdicts) -> tuple[ThesisClaim, ...]:
             ppo,
             "6.2 PPO, Figures 6d to 6f",
             "Some PPO implementations differ extremely under equal hyperparameters.",
-            "The cells are not named in the text: all pairs of frameworks in Table 9.",
+            "The text does not name the cells: all pairs of frameworks in Table 9.",
         ),
         _judge_td3_of_sb3(table, options, td3),
         _judge_td3_of_torchrl(table, options),
@@ -122,14 +122,12 @@ def _judge_double_pendulum(table: GroupTable, options: VerdictOptions) -> Thesis
     found = [item for item in select_significant(findings, alpha) if item.difference > 0]
     verdict = SUPPORTED if len(found) == len(pairs) else PARTLY if found else NOT_SUPPORTED
     below = sum(item.difference < 0 for item in findings)
-    outcome = (
-        f"{format_significant_counts(findings, alpha)}; CleanRL's mean is the lower one in {below}"
-    )
+    outcome = f"{format_significant_counts(findings, alpha)}; CleanRL's mean is lower in {below}"
     return ThesisClaim(
         "6.2 PPO, Figure 6c",
         "PPO of CleanRL stably does better on InvertedDoublePendulum than those of "
         "Stable-Baselines3 and TorchRL.",
-        "CleanRL against each, under all four sets of hyperparameters.",
+        "CleanRL is compared with both, under all four sets of hyperparameters.",
         verdict,
         outcome,
         findings,
@@ -149,11 +147,11 @@ def _judge_value_clipping(table: GroupTable, options: VerdictOptions) -> ThesisC
     verdict = NOT_CONTRADICTED if found == NOT_SUPPORTED else NOT_SUPPORTED
     return ThesisClaim(
         "6.2 PPO, Figures 6a and 6b",
-        "CleanRL's hyperparameters, the only ones with value clipping, bring no difference of "
-        "Stable-Baselines3's PPO to light.",
-        "The tasks of the two panels are not named in the text: Stable-Baselines3 against each "
-        "other framework under CleanRL's hyperparameters, on all tasks. That nothing is "
-        "significant does not show equality.",
+        "CleanRL's hyperparameters, the only ones with value clipping, show no difference of "
+        "Stable-Baselines3's PPO.",
+        "The text does not name the tasks of the two panels. Stable-Baselines3 is compared with "
+        "each other framework under CleanRL's hyperparameters, on all tasks. A result without "
+        "significant differences does not show equality.",
         verdict,
         _describe_differences(findings, count, alpha),
         findings,
@@ -174,16 +172,16 @@ def _judge_td3_of_sb3(
     outcome = (
         f"{_describe_differences(findings, count, alpha)}. Of these {bare} of {len(with_sb3)} "
         f"with Stable-Baselines3 and {others} of {len(findings) - len(with_sb3)} "
-        f"without: that as many involve one framework is p = {chance:.3f} where frameworks' names "
-        f"mean nothing. Its mean is the outlying one of the three in {apart} of {settings} settings"
+        f"without: with permuted names, p = {chance:.3f} that as many involve one framework. Its "
+        f"mean is the farthest from the other two in {apart} of {settings} settings"
     )
     some_differ = judge_some_differ(findings, count, alpha) != NOT_SUPPORTED
     return ThesisClaim(
         "6.2 TD3, Figures 7a, b, e and f",
         "TD3 of Stable-Baselines3 stands out most, for better or worse.",
-        "All pairs of frameworks in Table 10; then, names dealt out anew within each setting, "
-        "whether those that are significant one by one involve Stable-Baselines3 more often than "
-        "chance would have it.",
+        "All pairs of frameworks in Table 10. A second test permutes names within each setting: "
+        "do pairs that are significant without correction involve Stable-Baselines3 more often "
+        "than by chance?",
         SUPPORTED if some_differ and chance < alpha else NOT_SUPPORTED,
         outcome,
         findings,
@@ -215,8 +213,8 @@ def _judge_td3_of_torchrl(table: GroupTable, options: VerdictOptions) -> ThesisC
     return ThesisClaim(
         "6.2 TD3, Figures 7d and 7e",
         "TD3 of TorchRL, with its other rhythm of updates, can do better than that of CleanRL.",
-        "The cells are not named in the text: TorchRL against CleanRL in all of Table 10. That "
-        "its curves swing more cannot be seen in final scores.",
+        "The text does not name the cells: TorchRL is compared with CleanRL in all of Table 10. "
+        "Final scores cannot show whether its curves vary more.",
         SUPPORTED if found else NOT_SUPPORTED,
         _describe_differences(findings, count_significant(table, findings, options), alpha),
         findings,
@@ -244,11 +242,11 @@ def _judge_sac_cold_start(table: GroupTable, options: VerdictOptions) -> ThesisC
         "6.2 SAC",
         "SAC differs significantly with the hyperparameters of Stable-Baselines3 and of TorchRL, "
         "which differ in the cold start only.",
-        "The sentence can be read in two ways: the same implementation under one and the other, "
-        "and frameworks against each other under these two. Both, on all tasks, each at half the "
-        "level.",
+        "The sentence can mean the same implementation under both sets of hyperparameters, or "
+        "frameworks compared with each other under these two sets. Both meanings are tested on "
+        "all tasks, each at half the level.",
         min(verdicts, key=(SUPPORTED, UNNAMED, NOT_SUPPORTED).index),
-        f"{_describe_differences(findings, counts[0], alpha)}; read the other way, "
+        f"{_describe_differences(findings, counts[0], alpha)}; with the second meaning, "
         f"{_describe_differences(between, counts[1], alpha)}",
         (*findings, *between),
     )
@@ -308,8 +306,8 @@ def _describe_order_probability(items: Sequence[RankingVerdict]) -> str:
     more = sum(item.same_order > item.chance.high for item in items)
     less = sum(item.same_order < item.chance.low for item in items)
     return (
-        f"the order is more often the same than tied algorithms would have it in {more} of "
-        f"{len(items)}, and less often in {less} (2.5% expected of each)"
+        f"the order is more often the same than with tied algorithms in {more} of {len(items)}, "
+        f"and less often in {less} (2.5% expected of each)"
     )
 
 
@@ -322,11 +320,11 @@ def _judge_preserved(items: Sequence[RankingVerdict], claim: str) -> ThesisClaim
     return ThesisClaim(
         "6.3",
         claim,
-        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted by one "
-        "that is not.",
+        f"{_RANKING_READING}; supported if most of {len(items)} are preserved, contradicted if one "
+        "is not preserved.",
         SUPPORTED if 2 * preserved > len(items) else verdict,
         f"{_format_verdict_counts(items)}; of the {len(pairs)} single pairs of frameworks "
-        f"{sum(pair.verdict == PRESERVED for pair in pairs)} preserved; mean tau-b of the bare "
+        f"{sum(pair.verdict == PRESERVED for pair in pairs)} preserved; average tau-b of the "
         f"means {np.nanmean(taus):.2f}; {_describe_order_probability(items)}",
     )
 
@@ -351,10 +349,10 @@ def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -
         "6.3, Figure 9",
         "Gaps between algorithms change in size from framework to framework, most often under "
         "CleanRL's hyperparameters.",
-        f"{_RANKING_READING}. First half: whether more settings have a changed gap than made-up "
-        "ones in which no gap changes; second half: whether more of them are CleanRL's than where "
-        "names of hyperparameters are dealt out anew on each task. Partly supported if the first "
-        "is shown and the second is not.",
+        f"{_RANKING_READING}. First half: do more settings have a changed gap than in simulated "
+        "studies in which no gap changes? Second half: are more of them CleanRL's than with names "
+        "of hyperparameters permuted within each task? Partly supported if only the first half is "
+        "shown.",
         verdict,
         f"{count.observed} of {len(items)} settings with a changed gap; "
         f"{describe_significant_count(count)}. By hyperparameters: {where}; as many or more under "
@@ -392,7 +390,7 @@ def _judge_named_tasks(items: Sequence[RankingVerdict]) -> ThesisClaim:
         "6.3",
         "Under some framework's hyperparameters the ranking is not preserved, more often on "
         "Swimmer and Walker2d.",
-        f"{_RANKING_READING}; beside it the mean probability per task that the order is the same.",
+        f"{_RANKING_READING}, with the mean probability per task that the order is the same.",
         verdict,
         f"{len(names)} tasks with a ranking that is not preserved; probability of the same order: "
         f"{', '.join(f'{task} {value:.2f} ({tied:.2f})' for value, tied, task in means)}, in "
@@ -420,9 +418,9 @@ def _judge_broken(items: Sequence[RankingVerdict], section: str, claim: str) -> 
     return ThesisClaim(
         section,
         claim,
-        "The task is not named in the text: all eight; supported if one is not preserved.",
+        "The text does not name the task: all eight; supported if one is not preserved.",
         SUPPORTED if found else NOT_SUPPORTED,
-        f"{_format_verdict_counts(items)}; the order is least likely the same on "
+        f"{_format_verdict_counts(items)}; the same order is least likely on "
         f"{split_version(least.env)[0]} "
         f"(probability {format_order_probability(least.same_order, least.chance)})",
     )

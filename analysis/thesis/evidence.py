@@ -136,5 +136,5 @@ def describe_significant_count(count: OmnibusCount) -> str:
     p = f"p < {2 * least:.4f}" if count.p < 1.5 * least else f"p = {count.p:.3f}"
     return (
         f"where nothing differs, {count.expected_under_null:.1f} on average and "
-        f"{count.max_under_null} at most of {count.simulated_studies:,} made-up studies ({p})"
+        f"{count.max_under_null} at most of {count.simulated_studies:,} simulated studies ({p})"
     )

@@ -58,8 +58,8 @@ def make_reproduction_section(verdicts: StudyVerdicts) -> document.ReportSection
     forms = collections.Counter(item.verdict_thesis_interval for item in items)
     counts = ", ".join(f"{forms[word]} {word}" for word in ("worse", "similar", "better"))
     blocks: tuple[document.Block, ...] = (
-        "The 18 read-offs of the thesis against its own tables: in the thesis' form / by a "
-        "two-sided t test that takes the read-off as exact. The read-offs are of task versions v1 "
+        "The thesis read 18 scores off figures. Here its tables are compared with them, by its "
+        "rule / by a two-sided t test with the score as exact. The scores are of task versions v1 "
         "and v2, the tables of v4.",
         _make_grid(rows, ("", "task", "published", *frameworks)),
         f"* published at fewer steps than the tables' 3,000,000. In the thesis' form: {counts} "
@@ -93,7 +93,7 @@ def make_consistency_section(verdicts: StudyVerdicts) -> document.ReportSection:
         "none of five failed still allows a failure rate of 45%.",
         _make_grid(rows, (*headings, "p < 0.05 uncorrected")),
         _describe_seeds_needed(verdicts.consistency, verdicts.options),
-        f"The likeliest differences, none of which needs to be one ({_FAMILY_PHRASES['algorithm']} "
+        f"The most likely differences, which may all be chance ({_FAMILY_PHRASES['algorithm']} "
         "is the family):",
         _make_grid([_format_pair(item) for item in likely], _PAIR_HEADINGS),
     )
@@ -129,9 +129,9 @@ def _describe_seeds_needed(items: Sequence[PairVerdict], options: VerdictOptions
         )
     ]
     return (
-        f"Of the {len(needed)} inconclusive pairs, {options.power:.0%} power for a verdict either "
-        f"way would be reached, if what is printed were the truth: {', '.join(parts)} per "
-        "framework."
+        f"If the printed values were true, the {len(needed)} inconclusive pairs would get a "
+        f"verdict with {options.power:.0%} power with these numbers of seeds per framework: "
+        f"{', '.join(parts)}."
     )
 
 
@@ -151,10 +151,9 @@ def make_ranking_section(verdicts: StudyVerdicts) -> document.ReportSection:
         for env in envs
     ]
     blocks: tuple[document.Block, ...] = (
-        "Whether three frameworks rank PPO, TD3 and SAC alike: the worst verdict over pairs of "
-        "frameworks, and in brackets the probability that no two algorithms' means are in opposite "
-        "orders in any two frameworks, followed by what it would be on average if all algorithms "
-        "tied.",
+        "Do three frameworks rank PPO, TD3 and SAC in the same order? A cell has the worst verdict "
+        "over pairs of frameworks. In brackets are the probability that no two algorithms' means "
+        "are in opposite orders in any two frameworks, and its average if all algorithms tied.",
         _make_grid(rows, ("task", *(f"under {hps}" for hps in CONFIGURATIONS), LIBRARY_DEFAULTS)),
     )
     return document.ReportSection("Ranking", blocks)
@@ -170,10 +169,10 @@ def make_deviations_section(groups: Sequence[ScoreGroup]) -> document.ReportSect
     solved = sum(float(group.moments.sd) == 0 for group in own)
     blocks: tuple[document.Block, ...] = (
         "Standard deviations are recovered from the intervals, mean ± 1.96·d/√5 with the "
-        'population deviation d. "800.6 ± 349.6" on InvertedPendulum is what four runs at 1000 '
-        f"and one at 3 give. No return on that task is below 0 or above {MAX_RETURN:g}, so that d² "
-        f"is at most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells agree with that, "
-        f"and {solved} of them are five runs at {MAX_RETURN:g} with no deviation at all.",
+        'population deviation d. "800.6 ± 349.6" on InvertedPendulum results from four runs at '
+        f"1000 and one at 3. Returns of this task are between 0 and {MAX_RETURN:g}, so d² is at "
+        f"most mean·({MAX_RETURN:g} - mean): {possible} of {len(own)} cells satisfy this, and "
+        f"{solved} of them have five runs at {MAX_RETURN:g} with no deviation at all.",
     )
     return document.ReportSection("Recovered deviations", blocks)
 
@@ -193,12 +192,12 @@ _INTRODUCTION: tuple[document.Block, ...] = (
         'Tables 9 to 11 of "How Stable are Baselines" (Janssens 2025) give means and intervals of '
         "five runs for 288 cells. This page applies the rules of ",
         _STATISTICS,
-        " to them. No run of ours is in it. It is written by",
+        " to them. It contains no run of ours. It is written by",
     ),
     document.CodeBlock(("parallax study thesis --output docs",)),
-    "The thesis says that two of PPO's runs with TorchRL failed; n = 5 is taken as printed. Tests "
-    "assume normal means; with five runs of which one may have failed, that is rough, and the "
-    "single runs are not published.",
+    "The thesis says that two of PPO's runs with TorchRL failed; n = 5 is used as printed. Tests "
+    "assume normal means, which is a rough approximation with five runs of which one may have "
+    "failed. The single runs are not published.",
 )
 
 
@@ -229,20 +228,20 @@ def _make_claims_section(
     details = tuple(f"{item.reading} Found: {item.outcome}." for item in statements)
     blocks: tuple[document.Block, ...] = (
         f"Statements of sections 6.2 and 6.3 at {options.alpha:.0%}, corrected by Holm's method "
-        "over the comparisons of each statement. Which tasks most panels of Figures 6 to 11 show "
-        "is not in the text, so the widest set of cells that fits was taken.",
+        "over the comparisons of each statement. The text does not name the tasks of most panels "
+        "of Figures 6 to 11, so the widest set of cells that fits was used.",
         _make_grid(rows, ("", "section", "statement", "verdict")),
         (
             f"Not supported by the numbers: {_list_with_verdict(statements, NOT_SUPPORTED)}. "
             f"Neither shown nor contradicted: {_list_with_verdict(statements, NOT_CONTRADICTED)}. "
             f"Differences exist, none can be named: {_list_with_verdict(statements, UNNAMED)}. Not "
-            "supported is not refuted: five runs leave most differences open. That differences "
-            "exist is said where more comparisons are significant without correction than in "
-            "simulated studies in which nothing differs, with the same cells compared (",
+            "supported does not mean refuted: five runs leave most differences open. Differences "
+            "exist if more comparisons are significant without correction than in simulated "
+            "studies in which nothing differs, with the same cells compared (",
             _STATISTICS,
             ").",
         ),
-        document.Listing(details, "How each was put to the test", is_numbered=True),
+        document.Listing(details, "How each statement was tested", is_numbered=True),
     )
     return document.ReportSection("The thesis' statements on its results", blocks)
 

@@ -51,10 +51,10 @@ FRAMEWORKS_WITH_SAME_NAMES = ("sb3", "cleanrl")
 INTRODUCTION = """# Hyperparameters by framework
 
 The values of the original papers (`hps=original`) on {env} under `alignment={alignment}`,
-as each framework receives them: the name of its option, `= value` where what is passed is not
-the paper's value, or `fixed` where it has no option. In italics: left at each framework's own
-default. †: not in the thesis' Tables 6 to 8. Numbers in brackets refer to the list below each
-table.
+as each framework receives them. A cell has the name of the framework's option, `= value` if the
+passed value is not the paper's, or `fixed` if there is no option. Hyperparameters in italics stay
+at each framework's own default. †: not in the thesis' Tables 6 to 8. Numbers in brackets refer to
+the list below each table.
 
 Made from the translations that a run uses, by `parallax alignment --paper --markdown`."""
 _EXAMPLES = """\
@@ -234,7 +234,7 @@ def format_appendix_table(table: AppendixTable, form: str) -> str:
     body = tabulate(table.rows, headers=table.headers, tablefmt=form, disable_numparse=True)
     lines = [f"{i}. {line}" for i, line in enumerate(table.corrections, 1)]
     number = THESIS_TABLE_NUMBERS[table.algorithm]
-    heading = f"What Table {number} of the thesis prints otherwise:"
+    heading = f"Differences from Table {number} of the thesis:"
     return "\n".join([f"## {ALGORITHMS[table.algorithm].label}", "", body, "", heading, "", *lines])
 
 

@@ -56,18 +56,18 @@ _INTRODUCTION = """# Environments and wrappers
 
 > Written by `parallax probe --environments --markdown docs/reference/environments.md`.
 
-Two training stacks can differ before an agent sees anything. `parallax probe --environments` asks
-every installed wrapper and vectorized environment the same questions, with a task whose
-observations, rewards and ends are formulas, and checks each answer against a definition. Nothing is
-trained. [Probe environments](../how-to/probe-environments.md) shows how to ask about your own.
+Environments and wrappers can differ before an agent trains. `parallax probe --environments` tests
+every installed wrapper and vectorized environment with the same questions, on a task whose
+observations, rewards and ends are formulas, and compares each answer with a definition. Nothing is
+trained. [Probe environments](../how-to/probe-environments.md) shows how to test your own.
 
-A **difference** is no judgement: a definition is written down here so that implementations can be
-compared with one thing. Where there is none, the answer names the **convention**.
+A **difference** is not necessarily a fault: the definitions only give all implementations the same
+reference. If a question has no definition, the answer names the **convention**.
 """
 
 _TASKS = """Both versions are set to the same positions and velocities (40 states, half of them
 far from normal play) and take one step with the same action. Differences are intended changes of
-version 5, with one consequence: returns of the two are not comparable.
+version 5. Because of them, returns of the two versions are not comparable.
 """
 
 _SIGN_WORDS = """`=` as defined, `*` a convention, `?` not measured, `!` failed.
@@ -202,12 +202,12 @@ def _render_history(path: Path) -> str:
     return "\n".join(
         [
             "Measured with `parallax probe --environments --releases ... --json FILE`, each "
-            "release in an environment of its own. A change of who resets (0.29: the step that "
-            "ends an episode, 1.0: a step of its own, since 1.1: as the caller says) makes it "
-            "another implementation.\n",
+            "release in its own Python environment. Resets changed (0.29: in the step that ends an "
+            "episode, 1.0: in a separate step, since 1.1: as configured), and an implementation "
+            "with other resets counts as another implementation.\n",
             format_table(("release", "answers", "differ from a definition"), counts),
             "### Differences by release\n",
-            format_table(("difference", "first measured", "last measured", "still there"), rows),
+            format_table(("difference", "first measured", "last measured", "still present"), rows),
             "### Answers that changed\n",
             format_table(("release", "change"), changes),
         ]
@@ -230,11 +230,11 @@ def _render_plants(path: Path) -> str:
         [
             "Each plant is a wrapper or vectorized environment with one mistake; "
             "`tests/plants/environments.py` has them. *Found*: an answer differs that does not "
-            "differ without the mistake. *Named*: the words say which mistake it is. The plants "
-            "were written by the author of the questions, after them; at first 40 were named, and "
-            "a question was changed for the other one. Of 5 further plants, for which nothing was "
-            "changed, 5 were found and 2 named: mistakes outside the known alternatives are found "
-            "and not named. Without the mistakes there was no false positive in 226 answers. "
+            "differ without the mistake. *Named*: the words describe the mistake. The author of "
+            "the questions wrote the plants after the questions. At first 40 were named, and a "
+            "question was changed for the remaining one. Of 5 further plants, for which nothing "
+            "was changed, 5 were found and 2 named: mistakes outside the known alternatives are "
+            "found but not named. Without mistakes, 226 answers had no false positive. "
             "`python tests/harness/environment_probes/detection.py FILE` measures the 41.\n",
             f"{found} of {len(rows)} found, {named} named.\n",
             format_table(("plant", "found", "named", "words"), table),

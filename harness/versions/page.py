@@ -41,29 +41,29 @@ A [probe](../explanation/probes.md) asks one question about an algorithm's updat
 as the target at a time limit. Its *answer* is what a release computes there.
 """
 _LEGEND = """\
-In each figure, the upper rows are questions: one row per question whose answer changed, and one for
-the others of each algorithm. Grey is the answer of the first release, another colour is another
-answer. A bar marks the release in which it changed; hatched releases were not measured. The lower
-rows are bugs, from the release that introduced them to the one that fixed them; a dotted line
-begins at a release that has the bug, but may not be the first.
+In each figure, the upper rows are questions: one row per question whose answer changed, and one row
+for the other questions of each algorithm. Grey is the answer of the first release; other colours
+are other answers. A bar marks the release in which the answer changed; hatched releases were not
+measured. The lower rows are bugs, from the release that introduced a bug to the release that fixed
+it. A dotted line begins at a release that has the bug but may not be the first one with it.
 """
 _METHOD = """\
 ## How it was measured
-Each release is installed without its dependencies into a folder of its own, beside today's PyTorch,
-NumPy and Gymnasium. Where a release cannot run beside them it gets what it needs: Stable-Baselines3
-before 2.4 Gymnasium 0.29.1, TorchRL the tensordict of its time. So a difference between two
-releases is one of the library, not of PyTorch. What an old release did together with the PyTorch of
-its time is not measured. In sbx 0.13 and 0.15 PPO's bootstrap at time limits fails beside today's
-NumPy, which takes no array for a number. Each release keeps its own defaults, except for what a
-probe sets. Some releases were asked all questions, others those on the update and the data alone.
+Each release is installed without its dependencies into a separate folder, with the current versions
+of PyTorch, NumPy and Gymnasium. If a release cannot run with them, it gets the versions that it
+needs: Stable-Baselines3 before 2.4 gets Gymnasium 0.29.1, and TorchRL the tensordict of its time.
+So a difference between two releases comes from the library, not from PyTorch. How an old release
+behaved with the PyTorch of its time is not measured. In sbx 0.13 and 0.15, PPO's bootstrap at time
+limits fails with the current NumPy, which accepts no array as a number. Releases have their own
+defaults unless a probe sets a value. Some were measured only on the update and the data.
 
-An answer *changed* if its relation to the paper did, or its numbers by more than 0.1%. Answers that
-follow the paper before and after, on other numbers, are listed apart and not counted. One change of
-the code may change several answers.
+An answer *changed* if its relation to the paper changed, or its numbers changed by more than 0.1%.
+Answers that follow the paper before and after, but with other numbers, are listed separately and
+not counted. One change of the code may change several answers.
 
-As a control, releases after each other are compared whose update code is the same: the modules of
-the algorithm, its policy and its loss, without comments, types, imports and command lines. Nothing
-should change between them but defaults and what other modules do.
+As a control, successive releases with the same update code are compared. Update code means the
+modules of the algorithm, its policy and its loss, without comments, types, imports and command
+lines. Between such releases only defaults and the behaviour of other modules should change.
 
 A bug was *introduced* in the first release that has its line, and *fixed* in the first one without
 it, by the tags of the repository. Releases before the first one on the package index do not count.
@@ -246,7 +246,7 @@ def _render_overview(libraries: Sequence[LibraryHistory]) -> list[str]:
 
 def _list_refused_releases(libraries: Sequence[LibraryHistory]) -> list[str]:
     known = [(library.name, library.supported) for library in libraries if library.supported]
-    lines = [f"- {name}: `{it}` is driven. {it.why_not_older}".rstrip() for name, it in known]
+    lines = [f"- {name}: `{it}` is supported. {it.why_not_older}".rstrip() for name, it in known]
     return ["", "Other releases are refused before anything is installed:", "", *lines]
 
 
@@ -273,7 +273,7 @@ def _render_library(library: LibraryHistory) -> list[str]:
         names = ", ".join(f"`{c.probe}` ({c.after})" for c in following)
         lines += [
             "",
-            "As in the paper before and after, but on other numbers, since another answer or the "
+            "As in the paper before and after, but with other numbers, since another answer or the "
             f"data changed: {names}.",
         ]
     causes = list_change_causes(load_adapter(library.framework), changes + following)
@@ -303,7 +303,7 @@ def _render_bugs(libraries: Sequence[LibraryHistory], today: date) -> list[str]:
                 f"| {library.name} | {', '.join(bug.algorithms)} | {_format_cell(bug.does)} | "
                 f"{since} | {until} | {stayed} |"
             )
-    lines += ["", "[Released bugs](../reference/released-bugs.md) says which of them probes see."]
+    lines += ["", "[Released bugs](../reference/released-bugs.md) shows which probes detect them."]
     return lines
 
 
@@ -332,12 +332,12 @@ def _render_effects(
     return [
         *lines,
         "",
-        "Intervals are Student's, of the paired differences; p is of the paired t test, corrected "
-        "by Holm's method over the bugs of one library's algorithm. With so few seeds only large "
-        "effects show: *inconclusive* does not say that a bug does no harm. The tasks are small "
-        "and trained for a short time, and nothing is said of others. Bug and task were chosen "
-        "before any run had ended, the length on runs without the bug. Of the seeds in the "
-        "commands, those are counted that had finished with and without the bug.",
+        "Intervals are Student's intervals of the paired differences. p is that of the paired t "
+        "test, corrected by Holm's method over the bugs of one library's algorithm. So few seeds "
+        "show only large effects: *inconclusive* does not mean that a bug does no harm. The tasks "
+        "are small and the trainings short, so the results do not extend to other tasks. Bug and "
+        "task were chosen before any run had ended, and the length from runs without the bug. Only "
+        "seeds that had finished with and without the bug are counted.",
         "",
         "```sh",
         commands.rstrip(),

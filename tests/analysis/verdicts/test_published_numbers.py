@@ -119,7 +119,7 @@ def test_numbers_of_muprls_mutants_come_out_of_their_scores():
             ), names
     killed = [row for row in rows if row["killable"] == "True"]
     assert (len(killed), sum(row["trivial"] == "True" for row in killed)) == (15, 7)
-    assert "Fifteen of twenty settings are killable, and seven of them trivial" in section
+    assert "Fifteen of twenty settings are killable, and seven of these are trivial" in section
 
 
 def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch):

@@ -80,7 +80,7 @@ def test_answers_of_stored_histories_name_earlier_releases(folder):
 def test_the_page_has_refused_releases_and_their_reasons(folder):
     page = render_files(folder)[folder / "README.md"]
     supported = load_adapter("tianshou").supported_versions
-    assert f"- Tianshou: `{supported}` is driven. {supported.why_not_older}" in page
+    assert f"- Tianshou: `{supported}` is supported. {supported.why_not_older}" in page
 
 
 def test_effects_on_trainings_have_their_numbers_and_commands(folder):
