@@ -155,7 +155,7 @@ def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
         return ""
     close = difflib.get_close_matches(unknown[0], accepted, 1)
     nearest = f" Did you mean env.kwargs.{close[0]}?" if close else ""
-    value = f"env.kwargs.{unknown[0]}={kwargs[unknown[0]]!r} is no argument of the task."
+    value = f"env.kwargs.{unknown[0]}={kwargs[unknown[0]]!r} is not an argument of the task."
     return f"{value}{nearest} It takes {', '.join(accepted) or 'none'}."
 
 
@@ -176,7 +176,7 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
     try:
         kind = EntryPoint("wrapper", name, "").load()
         if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):
-            raise TypeError("it is no subclass of gymnasium.Wrapper")
+            raise TypeError("it is not a subclass of gymnasium.Wrapper")
         wrapped: gymnasium.Env[Any, Any] = kind(env)
     except Exception as error:  # whatever the code of the wrapper raises
         remedy = "Name it as module:Class, of a class that takes the environment alone."

@@ -255,12 +255,12 @@ def _read_record(path: Path, study_folder: Path, most: int) -> SubmissionRecord:
         raise ValueError(f"{content['name']!r} is not the array that the file is named after")
     job_id = content["job_id"]
     if job_id is not None and not _JOB_ID.fullmatch(job_id):
-        raise ValueError(f"{job_id!r} is no number of a job")
+        raise ValueError(f"{job_id!r} is not a job number")
     submitted = content["submitted"]
     if isinstance(submitted, bool) or not math.isfinite(submitted):
-        raise ValueError(f"{submitted!r} is no time")
+        raise ValueError(f"{submitted!r} is not a time")
     if not isinstance(content["settings"], dict):
-        raise TypeError("settings are no mapping")
+        raise TypeError("settings are not a mapping")
     elements = _read_elements(content["elements"], study_folder, most)
     return SubmissionRecord(
         study_folder, path.stem, submitted, job_id, elements, content["settings"]
@@ -269,7 +269,7 @@ def _read_record(path: Path, study_folder: Path, most: int) -> SubmissionRecord:
 
 def _read_elements(content: Any, study_folder: Path, most: int) -> tuple[tuple[Path, ...], ...]:
     if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
-        raise TypeError("elements are no lists")
+        raise TypeError("elements are not lists")
     if sum(map(len, content)) > most:
         raise ValueError("it names more runs than any study has")
     return tuple(

@@ -62,7 +62,7 @@ def launch_sweep(
         specs: The runs.
         results_dir: Folder for results, which the nodes must see as well.
         settings: Slurm settings.
-        preflight: Options of the trial of each setting before submission; None is no trial.
+        preflight: Options of the trial of each setting before submission; None for no trial.
         dry_run: Whether to print what would be submitted instead.
         every_run: Whether a dry run names all runs of an array, not only some.
 
@@ -137,7 +137,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
     """Return the runs that are not complete, queued or running; print the number of each kind.
 
     Raises:
-        RunsFailedError: Slurm does not answer, and this is no dry run.
+        RunsFailedError: Slurm does not answer, and this is not a dry run.
     """
     existing = [folder for folder in runs if _path_exists(folder)]
     queue = query_runs(existing)

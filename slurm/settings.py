@@ -36,7 +36,7 @@ class SlurmSettings:
         cpus: Processors of a job; a run with more threads gets as many as it has threads.
         partition: Slurm's partition; null is the cluster's default.
         python: Interpreter on the nodes; null is the one that submits.
-        parallelism: Jobs at a time; 0 is no limit but the cluster's.
+        parallelism: Jobs at a time; 0 for the cluster's own limit.
         runs_per_job: Runs that share a job, one after another, each with its time.
         signal_seconds: Seconds between the warning and a job's end.
         timeout_restarts: Restarts of a run that used its whole time and saved no checkpoint.

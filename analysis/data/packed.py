@@ -258,7 +258,7 @@ def parse_settings(text: str | None) -> dict[str, Any]:
         settings = json.loads(text or "")
     except (ValueError, RecursionError) as error:
         raise UnusableError(
-            "corrupted row: column spec is no JSON, and there is no run_json"
+            "corrupted row: column spec is not JSON, and there is no run_json"
         ) from error
     if (
         not isinstance(settings, dict)

@@ -87,7 +87,7 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
     try:
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise PublishedTableError(f"{name}.csv is no table: {error}") from error
+        raise PublishedTableError(f"{name}.csv is not a table: {error}") from error
     for line, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise PublishedTableError(f"{name}.csv, row {line}: not as many cells as columns")

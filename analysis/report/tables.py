@@ -287,5 +287,5 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ())
 
 def _format_csv_value(value: object) -> object:
     if isinstance(value, float):
-        return "" if value != value else repr(float(value))  # NumPy's own repr is no number
+        return "" if value != value else repr(float(value))  # NumPy's own repr is not a number
     return value

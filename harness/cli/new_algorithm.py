@@ -1,7 +1,7 @@
-"""`parallax new algorithm NAME`: the skeleton of another algorithm.
+"""`parallax new algorithm NAME`: the skeleton of a new algorithm.
 
-It is a description, recipes, and settings for each framework that is named: a function in the
-adapter's `settings.py` in a checkout of this project, a module in a separate package.
+The skeleton has a description, recipes, and settings for each named framework. Settings are a
+function in the adapter's `settings.py`, or with `--package` a module in a separate package.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--actions",
         choices=["continuous", "discrete"],
         default="continuous",
-        help="action space of the tasks that it can learn (default: %(default)s)",
+        help="action space of the tasks that it can solve (default: %(default)s)",
     )
     add_frameworks_argument(parser, "adapters that implement it, such as sb3,skrl (default: none)")
     parser.add_argument(

@@ -201,7 +201,7 @@ def read_setting_runs(
         spec, seed = reading.record.spec, reading.record.spec.seed or 0
         name = spec.intervention
         if name != NO_INTERVENTION and not is_mutant_name(name):
-            unused[f"intervention={name} is no mutant"] += 1
+            unused[f"intervention={name} is not a mutant"] += 1
             continue
         same = msgspec.structs.replace(spec, **_FREE_FIELDS)
         first, other = firsts.setdefault((spec.framework, spec.algorithm), (folder, same))

@@ -155,7 +155,7 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
     for number, value in enumerate(column, 1):
         is_whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
         if isinstance(value, bool) or not is_whole or not 0 <= value <= 2**53:
-            raise UnusableError(f"column {name}, row {number}: {value!r} is no number of steps")
+            raise UnusableError(f"column {name}, row {number}: {value!r} is not a number of steps")
         steps.append(int(value))
     return steps
 
@@ -164,7 +164,7 @@ def _to_fact(role: str, value: Any) -> Any:
     if role != "seed":
         if len(text := str(value)) > _MAX_NAME:
             raise UnusableError(
-                f"{role}={text[:40]}... is no name: it has {len(text):,} characters"
+                f"{role}={text[:40]}... is not a name: it has {len(text):,} characters"
             )
         return text
     if isinstance(value, float) and value.is_integer():

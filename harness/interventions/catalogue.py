@@ -578,7 +578,7 @@ def _check_settings(
             known = [known.name for known in dataclasses.fields(ALGORITHMS[algorithm])]
             if field not in known:
                 hint = describe_owning_algorithms(field) or format_unknown_name(field, field, known)
-                raise SpecError(f"{where}: set.{field} is no field of {algorithm}: {hint}")
+                raise SpecError(f"{where}: set.{field} is not a field of {algorithm}: {hint}")
     return {field: tuple(v) if isinstance(v, list) else v for field, v in settings.items()}
 
 

@@ -297,7 +297,7 @@ def _read_function_text(
         node = named[-1]
         body = node.body
     if not isinstance(node, ast.FunctionDef):
-        raise SpecError(f"{where} is no plain function.")
+        raise SpecError(f"{where} is not a plain function.")
     lines = text.splitlines(keepends=True)
     # Decorators and defaults before the body were already evaluated at import.
     start = sum(map(len, lines[: node.body[0].lineno - 1]))
@@ -341,7 +341,7 @@ def _check_syntax(piece: SourceSegment, changed: str) -> None:
         raise SpecError(
             f"{piece.where}: with {_format_excerpt(piece.replace)} in place of "
             f"{_format_excerpt(piece.find)} it "
-            f"is no Python any more ({error.msg})."
+            f"is no longer valid Python ({error.msg})."
         ) from error
 
 

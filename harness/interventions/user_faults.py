@@ -241,7 +241,7 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
     if fault.asked:
         raise SpecError(
             f"intervention={name}: {fault.id} is asked for by {fault.asked}=..., as its own run, "
-            "and is no intervention."
+            "and is not an intervention."
         )
     if fault.why_not:
         raise SpecError(f"intervention={name} is not made: {fault.why_not}.")

@@ -117,7 +117,7 @@ def main() -> int:
     """Carry out the request on standard input."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what upstream prints goes to stderr
-        # Not msgspec's decoder, which refuses the names of folders that are no valid text.
+        # Not msgspec's decoder, which refuses the names of folders that are not valid text.
         request = msgspec.convert(json.loads(sys.stdin.buffer.read()), PolicyRequest)
         forbid_imports_from(map(Path, request.folders))
         if request.action == "film":

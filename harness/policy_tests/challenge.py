@@ -236,7 +236,7 @@ def parse_change(name: str) -> MutantChange:
     """Parse the name of an intervention: `sdf-0.9` is the operator SDF with the value 0.9.
 
     Raises:
-        SpecError: The value of an operator is no number.
+        SpecError: The value of an operator is not a number.
     """
     operator, _, value = name.partition("-")
     if operator not in FAULT_OPERATORS or "+" in name:
@@ -244,7 +244,7 @@ def parse_change(name: str) -> MutantChange:
     try:
         return MutantChange(operator, float(value) if value else None)
     except ValueError:
-        raise SpecError(f"intervention={name}: {value} is no number: leave the run out.") from None
+        raise SpecError(f"intervention={name}: {value} is not a number. Omit the run.") from None
 
 
 @dataclasses.dataclass(frozen=True)

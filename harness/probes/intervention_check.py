@@ -87,7 +87,7 @@ def list_wrong_predictions(
         for name, prediction in item.answers.items():
             if name not in _PROBE_NAMES:
                 complaints.append(
-                    f"{item.file}: {item.name} predicts an answer of {name}, which is no probe: "
+                    f"{item.file}: {item.name} predicts an answer of {name}, which is not a probe: "
                     "parallax probe --list lists all."
                 )
             elif name in known:

@@ -53,7 +53,7 @@ class CheckpointPart:
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    """What must be known of a checkpoint before its state is loaded."""
+    """Metadata of a checkpoint, needed before its state is loaded."""
 
     step: Count
     seconds: Duration
@@ -125,14 +125,14 @@ def iterate_resume_points(
         try:
             about = msgspec.convert(checkpoints.about(number), _Metadata)
             if refusal := _describe_identity_difference(about.identity, own):
-                say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
+                say(f"Checkpoint {number} cannot be resumed from: {refusal}.")
                 continue
             loaded = checkpoints.load(number, room)
         except UnusableError as error:
-            say(f"Checkpoint {number} cannot be gone on from: it {error}.")
+            say(f"Checkpoint {number} cannot be resumed from: it {error}.")
             continue
         except msgspec.ValidationError as error:
-            say(f"Checkpoint {number} cannot be gone on from: it is damaged ({error}).")
+            say(f"Checkpoint {number} cannot be resumed from: it is damaged ({error}).")
             continue
         if not loaded.is_own:
             say(
@@ -314,7 +314,7 @@ class CheckpointManager:
         except OSError as error:
             self._say(
                 f"At step {about['step']:,} no checkpoint could be written ({error.strerror}); "
-                "the training goes on, and the one before stays."
+                "the training continues, and the previous checkpoint stays."
             )
 
 

@@ -496,7 +496,10 @@ def test_a_temporary_folder_must_be_one_that_runs_can_have(monkeypatch):
         ((1, 2, 5), "hydra.launcher.preflight=1 must be true, false or cluster."),
         (("here", 2, 5), "hydra.launcher.preflight='here' must be true, false or cluster."),
         *(
-            ((True, count, 5), f"hydra.launcher.preflight_processes={count} is no number of settin")
+            (
+                (True, count, 5),
+                f"hydra.launcher.preflight_processes={count} is not a number of settin",
+            )
             for count in (0, -2)
         ),
         ((True, 1, 0), "hydra.launcher.preflight_seconds=0"),

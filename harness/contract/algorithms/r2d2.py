@@ -149,7 +149,7 @@ class R2D2(PeriodicTargetUpdates):
         return self.last_step_inputs
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Return these values; each sequence must have a step that the one before lacks."""
+        """Return these values; each sequence must add a step to the previous sequence."""
         if self.overlap >= self.sequence_length:
             raise SpecError(
                 f"hyperparameters.overlap={self.overlap} must be below "

@@ -184,7 +184,7 @@ def test_a_failed_run_counts_at_the_bottom(reference, tmp_path):
 )
 def test_conclusions_say_whether_the_update_changed(verdict):
     assert triage.conclude(verdict, True).startswith("The update changed")
-    assert triage.conclude(verdict, False).startswith("No difference of an update")
+    assert triage.conclude(verdict, False).startswith("No difference in an update")
 
 
 def test_equal_trainings_are_no_proof_where_an_answer_changed():

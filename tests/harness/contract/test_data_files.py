@@ -36,14 +36,16 @@ def test_deep_yaml_is_read_or_refused(tmp_path, depth):
     if depth == 100:
         assert data_files.load_yaml(file, "recipe")
     else:
-        with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe (cannot be read|is no YAML)"):
+        with pytest.raises(
+            SpecError, match=r"a\.yaml:1: the recipe (cannot be read|is not valid YAML)"
+        ):
             data_files.load_yaml(file, "recipe")
 
 
 def test_damaged_yaml_is_named_with_its_line(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("a: 1\nb: [\n")
-    with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is no YAML"):
+    with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is not valid YAML"):
         data_files.load_yaml(file, "recipe")
     file.write_text("a: 2000-99-99\n")
     with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe cannot be read"):

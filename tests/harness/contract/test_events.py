@@ -63,7 +63,7 @@ def test_a_single_subscriber_is_called_without_anything_in_between():
 def test_who_comes_too_late_is_told_so():
     events = TrainingEvents()
     events.make_env_hooks()
-    with pytest.raises(AssertionError, match="subscribes to EnvStep after the first event"):
+    with pytest.raises(AssertionError, match="subscribes to EnvStep after its first event"):
         events.subscribe(EnvStep, print)
 
 

@@ -155,7 +155,7 @@ def test_hyperparameters_of_other_algorithms_are_named_with_these():
 def test_the_study_of_a_run_can_have_another_name():
     spec = support.spec()
     assert rename_study(spec, "other") == dataclasses.replace(spec, study="other")
-    with pytest.raises(SpecError, match="study='a/b' must be a name"):
+    with pytest.raises(SpecError, match="study='a/b' must be a valid folder name"):
         rename_study(spec, "a/b")
 
 

@@ -363,7 +363,7 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
         ("table.csv", b"step,return\n1,\n2,1\n", "the return at step 1 is missing"),
         ("table.csv", b"step;score\n1;1\n", "it has step, score"),
         ("table.csv.gz", b"step,return\n1,2\n", "no gzip file"),
-        ("table.csv", b"step,return\n1.5,1\n", "1.5 is no number of steps"),
+        ("table.csv", b"step,return\n1.5,1\n", "1.5 is not a number of steps"),
         ("table.csv", b"step,return\n", "no rows"),
         ("table.parquet", b"PAR1", "the size of its footer is wrong"),
     ],
@@ -452,7 +452,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
         (("--set", "n_env=4"), "Did you mean n_envs"),
         (("--columns", "steps=t"), "ROLE is one of"),
         (("--algorithms", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
-        (("--study", "a/b"), "must be a name that can name a folder"),
+        (("--study", "a/b"), "must be a valid folder name"),
     ):
         code = call(path, *words)
         output = capsys.readouterr()

@@ -272,8 +272,8 @@ def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
         ("episodes=0", "whole number from 1 to"),
         ("episodes=many", "whole number from 1 to"),
         ("seed=-1", "whole number from 0 to"),
-        ("episode=5", "the conditions are episodes=N, seed=N and env.NAME=VALUE"),
-        ("env.=5", "the conditions are"),
+        ("episode=5", "use episodes=N, seed=N or env.NAME=VALUE"),
+        ("env.=5", "use episodes=N"),
         ("env.size=[1, 2]", "a finite number, a word, true or false"),
         ("env.size={", "cannot be read"),
         ("env.x=2000-01-01", "a finite number, a word, true or false"),
@@ -284,7 +284,7 @@ def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
         ("env.x=!!timestamp 1", "cannot be read"),
         ("env.x=!!bool x", "cannot be read"),
         (f"env.x={'9' * 5000}", "cannot be read"),
-        ("env.\udcff=3", "the conditions are"),
+        ("env.\udcff=3", "use episodes=N"),
     ],
 )
 def test_bad_words_are_told(word, message):

@@ -94,7 +94,7 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
         (f'{{"findings": [], "signals": {{"a": {{"curve": [[1, 1{"0" * 400}]]}}}}}}', "too large"),
         (f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}', "no step of"),
         ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "no step of a training"),
-        ('{"findings": [{"id": "a"}]}', "a finding lacks what findings have"),
+        ('{"findings": [{"id": "a"}]}', "a finding lacks required fields"),
     ],
 )
 def test_a_diagnosis_that_cannot_be_read_has_a_reason(tmp_path, text, words):

@@ -119,7 +119,7 @@ def test_links_and_folders_are_not_opened(tmp_path):
     (tmp_path / "link").symlink_to("there")
     with pytest.raises(UnusableError, match="is a link, which is not followed"):
         files.read_bounded(tmp_path / "link", 5)
-    with pytest.raises(UnusableError, match="is no regular file"):
+    with pytest.raises(UnusableError, match="is not a regular file"):
         files.read_bounded(tmp_path, 5)
 
 
@@ -278,9 +278,12 @@ def test_a_missing_trace_is_named(tmp_path):
     ("links", "text"),
     [
         ((), ""),
-        ((Path("a"),), "Links are not followed: a. Name what they point to."),
-        ((Path("a"), Path("b")), "Links are not followed: a and 1 more. Name what they point to."),
-        ((Path("a"),) * 4, "Links are not followed: a and 3 more. Name what they point to."),
+        ((Path("a"),), "Links are not followed: a. Name their targets instead."),
+        (
+            (Path("a"), Path("b")),
+            "Links are not followed: a and 1 more. Name their targets instead.",
+        ),
+        ((Path("a"),) * 4, "Links are not followed: a and 3 more. Name their targets instead."),
     ],
 )
 def test_links_that_are_passed_over_are_counted(links, text):

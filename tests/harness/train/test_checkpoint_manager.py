@@ -283,7 +283,7 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
     assert found[0].about == {"room": 7.0}
     assert len(said) == (2 if words else 0)
     for number, text in zip((3, 2), said, strict=False):
-        assert text.startswith(f"Checkpoint {number} cannot be gone on from: {words}")
+        assert text.startswith(f"Checkpoint {number} cannot be resumed from: {words}")
 
 
 def test_a_damaged_checkpoint_is_passed_over():
@@ -297,7 +297,7 @@ def test_a_damaged_checkpoint_is_passed_over():
     store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: ABOUT, load=load)
     found = list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0))
     assert [one and one.number for one in found] == [1, None]
-    assert said == ["Checkpoint 2 cannot be gone on from: it is damaged."]
+    assert said == ["Checkpoint 2 cannot be resumed from: it is damaged."]
 
 
 def test_a_package_that_is_not_installed_has_no_version():

@@ -146,7 +146,9 @@ def test_what_cannot_be_is_refused_by_name():
         with pytest.raises(SpecError, match=message) as refusal:
             prepare_run(asked, load_adapter(asked.framework))
         assert asked.env in str(refusal.value)
-    with pytest.raises(SpecError, match=r"shows images, and SAC takes none.*dqn or ppo"):
+    with pytest.raises(
+        SpecError, match=r"has image observations, which SAC does not support.*dqn or ppo"
+    ):
         load_recipe("sac", "sb3").resolve_for_task(load_task(ENV))
 
 
