@@ -59,7 +59,7 @@ REFERENCE_TASK_IDS: tuple[str, ...] = (
 
 
 class TaskError(ValueError):
-    """An environment that does not exist or that no training here can use."""
+    """An environment that does not exist or that no framework here can train on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ def make_task_env(
 
 
 def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
-    """Return which arguments the task's constructor does not take, and those it does; or empty."""
+    """Return a message on arguments that the task's constructor does not take, or ""."""
     import gymnasium
 
     try:
@@ -231,7 +231,7 @@ def _check_one_step(
         given += [f"env.wrappers={','.join(wrappers)}"] if wrappers else []
         raise TaskError(
             f"env={env_id} cannot be stepped with {' and '.join(given)}: "
-            f"{type(error).__name__}: {error}. Give values that the task can compute with."
+            f"{type(error).__name__}: {error}. Give values that the task supports."
         ) from error
 
 

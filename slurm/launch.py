@@ -1,4 +1,4 @@
-"""Submission of those runs of a sweep that need it, with a summary for the user.
+"""Submission of a sweep's runs that still need it, with a summary for the user.
 
 The arrays of a study wait for a preflight, which can be a job of its own.
 """
@@ -70,7 +70,7 @@ def launch_sweep(
         SpecError: A run cannot be carried out as requested; nothing was submitted.
         RunsFailedError: Slurm refused some, or does not answer.
     """
-    # Nodes have devices that this machine lacks.
+    # Nodes may have devices that this machine lacks.
     prepared = prepare_runs(specs, on_this_machine=False)
     runs = {
         spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
@@ -93,7 +93,7 @@ def launch_sweep(
 
 @contextlib.contextmanager
 def _lock_submissions(study: Path) -> Iterator[None]:
-    """Let no other command submit runs of a study: both would find them not queued."""
+    """Prevent another command from submitting the same runs of a study at the same time."""
     folder = study / FOLDER
     missing = [path for path in (folder, *folder.parents) if not _path_exists(path)]
     lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()

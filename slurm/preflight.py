@@ -1,4 +1,4 @@
-"""Tries one step with each distinct setting of runs, before anything is trained."""
+"""Preflight: takes one step with each distinct setting of runs, before anything is trained."""
 
 import collections
 import contextlib

@@ -215,8 +215,8 @@ def _read_profile(profile: str) -> dict[str, Any]:
     if not os.path.lexists(path):  # also for a name that is too long
         names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
         raise SpecError(
-            f"profile={profile}: {path} is not there. Known: {names}; a file of your own is given "
-            "by its path."
+            f"profile={profile}: {path} does not exist. Known: {names}. For a file of "
+            "your own, give its path."
         )
     content = load_yaml(path, "profile") or {}
     if not isinstance(content, dict):

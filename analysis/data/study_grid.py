@@ -25,7 +25,7 @@ from parallax.harness.record.files import (
 _MOST_BYTES = 2**18  # of the file
 _MOST_RUNS, _MOST_VALUES, _MOST_PARTS = 1_000_000, 100_000, 1_000
 _LONGEST, _DEEPEST = 10_000, 16  # of the values of one name
-_TOO_MANY = f"it asks for more than {_MOST_RUNS:,} runs or {_MOST_PARTS:,} parts: name fewer values"
+_TOO_MANY = f"it requests more than {_MOST_RUNS:,} runs or {_MOST_PARTS:,} parts: name fewer values"
 
 AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
@@ -140,7 +140,7 @@ def read_grid(path: Path) -> StudyGrid:
         raise UnusableError(f"it is not valid YAML: {summarize_error(error)}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise UnusableError(
-            "it holds no hydra.sweeper.params, where a study's grid stands"
+            "it holds no hydra.sweeper.params, which holds a study's grid"
         ) from error
     except RecursionError as error:
         raise UnusableError("it is nested too deeply") from error

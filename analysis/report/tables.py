@@ -275,7 +275,7 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ())
 
     Args:
         rows: Values by heading; those of the first row are the headings.
-        heads: The headings where there are no rows; without any the result is empty.
+        heads: The headings for a table without rows; without headings the result is empty.
     """
     heads = list(rows[0]) if rows else heads
     if not heads:

@@ -34,7 +34,7 @@ _OTHER_NAMES = {"task": "env"}  # another word for the environment
 
 
 def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | UnreadCurve]:
-    """Read the runs of a table, also if some of them cannot be read.
+    """Read the runs of a table, even if some of them cannot be read.
 
     Args:
         path: A CSV file with a heading, or a Parquet file.
@@ -142,7 +142,7 @@ def _group_by_step(steps: Sequence[int], values: Sequence[Any], empty: str) -> R
         raise UnusableError(
             f"{min(counts)} to {max(counts)} values at a step. Several are the "
             "episodes of one evaluation, and their number must be the same; runs of several seeds "
-            "need a column that tells them apart, such as --columns seed=NAME"
+            "need a column that distinguishes them, such as --columns seed=NAME"
         )
     ordered = sorted(by_step)
     results = np.array([by_step[step] for step in ordered], np.float64)

@@ -103,7 +103,7 @@ def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
 def _split_events(raw: bytes) -> Iterator[bytes]:
     """Yield the events of a file of TensorFlow records; a truncated last one is left out.
 
-    A training that is killed leaves a part of an event at the end, which is no damage.
+    A killed training leaves a partial event at the end, which does not count as damage.
     """
     position, count = 0, 0
     while len(raw) - position >= 12:

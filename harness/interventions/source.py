@@ -88,7 +88,7 @@ def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLo
 
 def _check_single(piece: SourceSegment, found: Sequence[Any], what: str, name: str) -> None:
     if len(found) != 1:
-        how = "is not there" if not found else f"is there {len(found)} times"
+        how = "is missing" if not found else f"occurs {len(found)} times"
         raise SpecError(
             f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in "
             f"the {what} ({name})."
@@ -186,7 +186,7 @@ def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
 
 
 class SourceReplacement:
-    """Temporary replacement of segments of upstream's code."""
+    """Temporarily replaces segments of upstream's code."""
 
     def __init__(self, pieces: Sequence[SourceSegment]) -> None:
         """Find the segments and compile their functions; nothing is changed yet.

@@ -1,4 +1,4 @@
-"""The fifteen operators of muPRL's Table II: faults that users make when they train an agent.
+"""The fifteen operators of muPRL's Table II: mistakes that users make when they train an agent.
 
 Each changes a hyperparameter of the unified schema, the training task, or an option of the run.
 Ranges of values are those of the reference (testingautomated-usi/muPRL, `mutants/`), where it has

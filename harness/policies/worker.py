@@ -90,7 +90,7 @@ def has_same_returns(evaluation: EvaluationResult, recorded: NDArray[np.float64]
 
 
 def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
-    """Require that a changed task has the observations and actions that the policy knows."""
+    """Require that a changed task has the observations and actions of the policy."""
     if not options:
         return
     before = load_task(spec.env, **spec.env_options)
@@ -101,7 +101,7 @@ def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
             changes = ", ".join(f"env.{key}={value}" for key, value in options.items())
             raise SpecError(
                 f"{changes} changes {name} of {spec.task_name} from {old} in training to {new}; "
-                "the policy cannot act there. Leave that option out."
+                "the policy cannot act there. Drop that option."
             )
 
 

@@ -1,9 +1,9 @@
 """Mutation tests: originals and mutants of a study play in the scenarios of three test generators.
 
-The generators are those of muPRL; they differ in the configurations that an agent begins in.
-*Replay* has the configurations of the original's own training. *Weak* has those in which
-originals are safest. *Strong* has those in which a predictor, trained on failures of the mutant,
-expects it to fail. `MutationTest` plays all pairs of one setting and returns the outcomes.
+The generators are those of muPRL; they differ in the initial configurations of an agent. *Replay*
+uses the configurations of the original's own training. *Weak* uses configurations in which
+originals are safest. *Strong* uses configurations in which a predictor, trained on failures of the
+mutant, expects it to fail. `MutationTest` plays all pairs of one setting and returns the outcomes.
 """
 
 import dataclasses
@@ -252,7 +252,7 @@ class MutationTestOptions:
     """Options of a mutation test.
 
     Attributes:
-        replay: Maximum number of the training's configurations that are replayed.
+        replay: Largest number of training configurations to replay.
     """
 
     replay: int = 200

@@ -78,7 +78,7 @@ def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
 def list_wrong_predictions(
     report: ProbeReport, framework: str, text: str, probes: Sequence[Probe]
 ) -> list[str]:
-    """Return a line per wrong prediction; predictions of probes that were not run are left out."""
+    """Return one line per wrong prediction; predictions of probes that were not run are omitted."""
     known = {probe.name: probe for probe in probes}
     results = {result.probe: result for result in report.results}
     algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))

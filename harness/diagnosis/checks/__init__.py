@@ -1,4 +1,4 @@
-"""All checks: our own, one file per subject, those of packages, and those that a user names."""
+"""All checks: this project's, one file per subject, those of other packages, and a user's own."""
 
 import difflib
 import functools

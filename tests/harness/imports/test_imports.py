@@ -308,7 +308,7 @@ def test_no_run_is_overwritten_and_copies_are_refused(tmp_path, call, capsys):
     (run,) = find_runs()
     before = (run.path / "run.json").read_bytes()
     assert call(tmp_path / "runs") == 1
-    assert "is there already" in capsys.readouterr().out
+    assert "already exists" in capsys.readouterr().out
     assert (run.path / "run.json").read_bytes() == before
     assert not list(Path("results").glob(".import*"))
 

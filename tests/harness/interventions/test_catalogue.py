@@ -106,7 +106,7 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (ENTRY.format(find="nothing of the kind", replace="x"), "is not there: it must match once"),
+        (ENTRY.format(find="nothing of the kind", replace="x"), "is missing: it must match once"),
         (ENTRY.format(find="self", replace="x"), "times: it must match once"),
         (
             ENTRY.format(find="'gradient_steps):'", replace="'gradient_steps)'"),

@@ -180,7 +180,9 @@ def test_run_without_an_adapter_says_so(copy, capsys):
     content = dict(read_run(copy).content)
     del content["adapter"], content["checksum"]
     (copy / "run.json").write_text(json.dumps(content))
-    with pytest.raises(SpecError, match=r"has no policy: its run.json names no adapter. Train it"):
+    with pytest.raises(
+        SpecError, match=r"has no policy: its run.json does not name an adapter. Train it"
+    ):
         load_policy(copy)
     assert main(["policy", "evaluate", str(copy)]) == 1
     assert "no policy: its run.json names no adapter" in capsys.readouterr().err

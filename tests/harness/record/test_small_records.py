@@ -70,7 +70,7 @@ def test_an_imported_run_is_whole_in_its_folder_and_alone(tmp_path):
     assert sorted(file.name for file in folder.iterdir()) == ["evaluations.npz", "run.json"]
     assert not list(tmp_path.glob(".import-*"))
     assert json.loads((folder / "run.json").read_text())["final_score"] == 3.5
-    with pytest.raises(UnusableError, match="is there already"):
+    with pytest.raises(UnusableError, match="already exists"):
         write_imported_run(folder, *arguments)
 
 

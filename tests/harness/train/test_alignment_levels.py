@@ -158,7 +158,7 @@ def test_lockstep_adds_the_reference_form():
     [
         ("without.huber-loss", "intervention=without.huber-loss leaves out what is not changed"),
         ("without.bent-loss", "here. bent-loss was renamed huber-loss"),
-        ("{first}", "intervention={first}: alignment=lockstep has it already: drop it"),
+        ("{first}", "intervention={first}: alignment=lockstep already includes it: drop it"),
     ],
 )
 def test_what_the_form_does_not_allow_is_refused(text, message):
