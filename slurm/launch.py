@@ -76,7 +76,7 @@ def launch_sweep(
         spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
     }
     if len(runs) < len(specs):
-        raise SpecError("The sweep names the same run more than once; let its values differ.")
+        raise SpecError("The sweep names the same run more than once: remove repeated values.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     if dry_run:

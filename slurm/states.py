@@ -106,7 +106,7 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
             job_id = holder.job or None if holder else None
     checkpoint = None if state in ("running", "completed") else find_last_checkpoint(folder)
     if checkpoint is not None:
-        reason = "; ".join(filter(None, [reason, f"will go on from step {checkpoint.step:,}"]))
+        reason = "; ".join(filter(None, [reason, f"will resume from step {checkpoint.step:,}"]))
     return RunState(
         folder,
         state,
@@ -182,7 +182,7 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
     if holder.is_local:
         return "" if holder.is_running() else None
     if not holder.job:
-        return f"locked by {holder.describe()}, which cannot be looked at from here"
+        return f"locked by {holder.describe()}, which cannot be checked from here"
     if any(job.job_id == holder.job for job in queue.alive.get(folder, ())):
         return ""
     if holder.job in queue.over.get(folder, ()):

@@ -274,7 +274,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
     check_endpoint(arguments.endpoint)
     ranges = tuple(map(_parse_range, arguments.range))
     if len({env for env, *_ in ranges}) < len(ranges):
-        raise CommandError("--range: a task is there twice. Give one range of each task.")
+        raise CommandError("--range: a task occurs twice. Give one range per task.")
     return VerdictOptions(
         endpoint=arguments.endpoint,
         alpha=arguments.alpha,
@@ -314,7 +314,7 @@ def _parse_range(text: str) -> tuple[str, float, float]:
         found = math.nan, math.nan
     if not env or not (math.isfinite(found[0]) and found[0] < found[1] < math.inf):
         raise CommandError(
-            f"--range={text}: give a task, its least and its largest score, such as "
+            f"--range={text}: give a task, its lowest and its highest score, such as "
             "--range Pendulum-v1=-1600:0."
         )
     return env, *found

@@ -192,7 +192,7 @@ def _update_readme(options: argparse.Namespace, study: StudyPublication) -> str:
     after = splice_readme_section(before, make_readme_section(study, up))
     if after is None:
         raise common.CommandError(
-            f"--readme={path}: it says nowhere where the section goes. Put these two lines there:\n"
+            f"--readme={path}: the file does not mark the section. Add these two lines:\n"
             f"{SECTION_BEGIN}\n{SECTION_END}"
         )
     return after

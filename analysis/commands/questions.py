@@ -28,7 +28,7 @@ ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
 STRATEGIES_TABLE, EFFECTS_TABLE = "replay.csv", "replay_effects.csv"
 STALENESS_TABLE = "discrepancy.csv"
 NO_INTERVENTION_MESSAGE = (
-    "no framework was trained both as it is and with an intervention. "
+    "no framework was trained both without and with an intervention. "
     "Train with intervention=none,NAME; parallax intervention list lists the names."
 )
 _DEFAULT_STAGES = 5

@@ -330,9 +330,7 @@ def _make_figure_specs(
         items += itertools.chain(*families.make_family_figure_specs(material, only).values())
     taken = {item.name for item in items}
     if len(taken) < len(items):
-        raise common.CommandError(
-            "--panels: a figure has the name of another. Choose another NAME."
-        )
+        raise common.CommandError("--panels: two figures have the same name. Choose another NAME.")
     return items
 
 

@@ -224,7 +224,7 @@ class AdapterSkeleton:
 
     def make_recipe(self, algorithm: str) -> str:
         """Return the papers' values, each marked for replacement by the framework's own."""
-        lines = [f"# TODO: {self.name}'s own defaults, each with the place where it stands."]
+        lines = [f"# TODO: {self.name}'s own defaults, each with its source."]
         for line in find_recipe_files(algorithm)["original"].read_text().splitlines():
             value, comment, _ = line.partition("  # ")
             if comment:

@@ -204,7 +204,7 @@ def _make_recipes(folder: str, family: str, frameworks: Sequence[str]) -> dict[s
 
 def _make_recipe(recipe: str, values: Mapping[str, object]) -> str:
     whose = "the paper's values" if recipe == "original" else f"{recipe}'s own defaults"
-    lines = [f"# TODO: {whose}, each with the place where it stands."]
+    lines = [f"# TODO: {whose}, each with its source."]
     return "\n".join(
         [*lines, *(f"{name}: {_format_value(values[name])}  # TODO" for name in values), ""]
     )

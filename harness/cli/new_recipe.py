@@ -275,7 +275,7 @@ class _EntryTranslator:
         """Set the start of a learned temperature: `auto` or `auto_0.1`."""
         found = re.fullmatch(r"auto(?:_([\d.eE+-]+))?", str(value))
         if not found:
-            return "the temperature is learned here, and never fixed"
+            return "the temperature is always learned here"
         return self._set("initial_temperature", name, float(found[1] or 1.0))
 
     def _translate_noise(self, name: str, value: Any) -> str:

@@ -321,7 +321,7 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
     names = select_names("--frameworks", options.frameworks, list(stored.versions))
     found = baseline.select_answers(stored, [probe.name for probe in probes], names)
     if not found.results or not found.versions:
-        raise SpecError(f"--answers {options.answers}: no such answers are stored there.")
+        raise SpecError(f"--answers {options.answers}: the file has no such answers.")
     return found
 
 

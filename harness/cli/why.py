@@ -231,8 +231,8 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedS
     labelled = [i for i, name in enumerate(given) if "@" in name]
     if labelled and (len(labelled) > 1 or not options.script):
         raise SpecError(
-            f"{given[labelled[-1]]} is an own script: name its file with --script FILE; one of the "
-            "two can be one."
+            f"{given[labelled[-1]]} is your own script: give its file with --script FILE. Only "
+            "one of the two can be a script."
         )
     if options.script:
         number = find_script_side(options.script, names, algorithm)

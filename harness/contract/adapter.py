@@ -69,7 +69,7 @@ def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
         for words, names in (("there are none for", lacking), ("there is no", surplus))
         if names
     ] or [
-        f"{name} has shape {weights[name].shape} where {tuple(parameter.shape)} is needed"
+        f"{name} has shape {weights[name].shape} instead of {tuple(parameter.shape)}"
         for name, parameter in parameters.items()
         if tuple(parameter.shape) != weights[name].shape
     ][:1]

@@ -45,7 +45,7 @@ def load_yaml(file: Path, what: str) -> Any:
         content = yaml.load(raw.decode("utf-8"), Loader=_UniqueKeyLoader)
         count = _count_values(content, {})
     except OSError as error:
-        raise SpecError(f"{file} cannot be read ({error.strerror}).") from error
+        raise SpecError(f"{file} cannot be read ({error.strerror}): make it readable.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""

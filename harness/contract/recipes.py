@@ -51,7 +51,7 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     try:
         return copy.deepcopy(_parse_recipe_file(file, file.stat().st_mtime_ns))
     except OSError as error:
-        raise SpecError(f"{file} cannot be read ({error.strerror}).") from error
+        raise SpecError(f"{file} cannot be read ({error.strerror}): make it readable.") from error
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:

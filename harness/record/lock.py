@@ -96,7 +96,7 @@ def describe_resumption(step: int | None, times: int) -> str:
     if step is None:
         return ""
     often = f", {times} times so far" if times > 1 else ""
-    return f"went on from step {step:,}{often}"
+    return f"resumed from step {step:,}{often}"
 
 
 # Made once: msgspec crashes where two threads decode a type for the first time at once.

@@ -61,7 +61,7 @@ def run_sweep(
     prepared = prepare_runs(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
-        raise SpecError("The sweep names the same run more than once; let its values differ.")
+        raise SpecError("The sweep names the same run more than once: remove repeated values.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     runs = dict(zip(folders, prepared, strict=True))

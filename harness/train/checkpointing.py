@@ -338,7 +338,9 @@ def load_env_states(envs: Environments, state: State) -> None:
         StateMismatchError: They were made in another way.
     """
     if len(envs) != len(state):
-        raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
+        raise StateMismatchError(
+            f"there are {len(envs)} environments, but the state has {len(state)}"
+        )
     writer = StateWriter(_make_codecs(), _own_types(envs))
     for env, env_state in zip(envs, state, strict=True):
         writer.restore(env, env_state, "env")
@@ -422,7 +424,7 @@ def _read_emulator(emulator: Any, inner: Callable[[Any], State]) -> State:
 
 def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
     if live is None:
-        raise StateMismatchError("there is no emulator of a game, and was one")
+        raise StateMismatchError("the saved state has a game emulator, but this task has none")
     ale: Any = sys.modules["ale_py"]
     game_state = ale.ALEState.__new__(ale.ALEState)
     game_state.__setstate__(state["game"])

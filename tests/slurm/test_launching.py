@@ -97,7 +97,7 @@ def test_a_dry_run_and_a_sweep_without_a_preflight_try_nothing(launched):
     del launched.steps[:]
     launch.launch_sweep(specs, root, SETTINGS)
     assert [step[0] for step in launched.steps] == ["select", "set up", "submit", "print"]
-    with pytest.raises(SpecError, match=r"^The sweep names the same run more than once; let its"):
+    with pytest.raises(SpecError, match=r"^The sweep names the same run more than once: remove"):
         launch.launch_sweep([specs[0], specs[0]], root, SETTINGS)
 
 

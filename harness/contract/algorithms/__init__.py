@@ -97,4 +97,4 @@ def describe_owning_algorithms(field: str) -> str:
     having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:
         return ""
-    return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms apart."
+    return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms separately."

@@ -158,7 +158,7 @@ class R2D2(PeriodicTargetUpdates):
             )
         if self.buffer_size < self.sequence_length - self.overlap:
             raise SpecError(
-                f"hyperparameters.buffer_size={self.buffer_size} holds no sequence: use "
+                f"hyperparameters.buffer_size={self.buffer_size} is too small for a sequence: use "
                 f"{self.sequence_length - self.overlap} or more."
             )
         return super().resolve_for_task(task)

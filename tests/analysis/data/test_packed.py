@@ -142,7 +142,7 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
         "3 of its runs are in the study already: mine ppo on Hopper-v5" in capsys.readouterr().err
     )
     assert main(["study", "pack", str(both), "--study", "demo"]) == 2
-    assert "name the runs that join it" in capsys.readouterr().err
+    assert "also name the runs to add to it" in capsys.readouterr().err
 
 
 def damage_bytes(path):

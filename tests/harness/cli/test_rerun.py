@@ -118,7 +118,7 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
     for name in (folder, moved):
         assert main(["run", "reproduce", str(name), "--output", str(tmp_path)]) == 2
         told = capsys.readouterr()
-        assert f"--output {tmp_path}: {folder} holds a complete run already" in told.err
+        assert f"--output {tmp_path}: {folder} already holds a complete run" in told.err
         assert "Name another folder" in told.err and told.out == ""
 
 

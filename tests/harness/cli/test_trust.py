@@ -85,7 +85,7 @@ def test_at_a_terminal_the_user_is_asked(recorded, capsys, monkeypatch):
         assert main(["run", "reproduce", str(folder)]) == 2
         shown = capsys.readouterr()
         assert "    import of the module trap_module: env=trap_module:X-v0\n" in shown.out
-        assert "not trusted" in shown.err and not mark.exists()
+        assert "did not trust" in shown.err and not mark.exists()
     monkeypatch.setattr("builtins.input", lambda question: "y")
     main(["run", "reproduce", str(folder)])
     assert mark.exists()

@@ -78,7 +78,7 @@ def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
         data_files.load_json(file, list[int], "numbers")
     with pytest.raises(SpecError, match=r"No such file or directory. holds no numbers"):
         data_files.load_json(tmp_path / "b.json", list[int], "numbers")
-    with pytest.raises(SpecError, match=r"no regular file. holds no numbers"):
+    with pytest.raises(SpecError, match=r"not a regular file. holds no numbers"):
         data_files.load_json(tmp_path, list[int], "numbers")
 
 

@@ -168,7 +168,7 @@ def test_actors_of_r2d2_explore_from_the_first_step_with_sizes_that_fit():
     assert fits.resolve_for_task(task) == fits
     with pytest.raises(SpecError, match=r"overlap=4 must be below .*sequence_length=4"):
         make("r2d2", sequence_length=4, overlap=4).resolve_for_task(task)
-    with pytest.raises(SpecError, match="buffer_size=1 holds no sequence: use 2 or more"):
+    with pytest.raises(SpecError, match="buffer_size=1 is too small for a sequence: use 2 or more"):
         make("r2d2", sequence_length=4, overlap=2, buffer_size=1).resolve_for_task(task)
 
 

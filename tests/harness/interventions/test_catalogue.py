@@ -110,7 +110,7 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
         (ENTRY.format(find="self", replace="x"), "times: it must match once"),
         (
             ENTRY.format(find="'gradient_steps):'", replace="'gradient_steps)'"),
-            "no Python any more",
+            "no longer valid Python",
         ),
         (ENTRY.format(find="''", replace="x"), "source.find is empty"),
         (

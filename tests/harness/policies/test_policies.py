@@ -185,7 +185,7 @@ def test_run_without_an_adapter_says_so(copy, capsys):
     ):
         load_policy(copy)
     assert main(["policy", "evaluate", str(copy)]) == 1
-    assert "no policy: its run.json names no adapter" in capsys.readouterr().err
+    assert "no policy: its run.json does not name an adapter" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "skrl"))

@@ -125,7 +125,7 @@ def test_stored_answers_can_be_shown_in_part(stored, capsys):
     )
     assert "Probes: 1, answers: 1, in" in capsys.readouterr().out
     assert main(["probe", "--answers", str(stored), "--probe", "std_map"]) == 2
-    assert "no such answers are stored there" in capsys.readouterr().err
+    assert "the file has no such answers" in capsys.readouterr().err
     assert main(["probe", "--answers", str(stored), "--frameworks", "cleanrl,cleanlr"]) == 2
     assert "--frameworks cleanlr is not known. Did you mean cleanrl?" in capsys.readouterr().err
 

@@ -169,8 +169,8 @@ LOCAL, CENTRAL = b"PK\3\4", b"PK\1\2"
     ("mark", "offset", "value", "size", "words"),
     [
         (LOCAL, 0, 0, 1, "is not where the archive says"),
-        (LOCAL, 30, ord("b"), 1, "has another name where it lies"),
-        (LOCAL, 26, 4, 2, "has another name where it lies"),
+        (LOCAL, 30, ord("b"), 1, "has another name at its place"),
+        (LOCAL, 26, 4, 2, "has another name at its place"),
         (CENTRAL, 16, 5, 4, "the checksum of a.npy does not match"),
         (CENTRAL, 20, 132, 4, "is not as long as it says"),
         (CENTRAL, 24, 132, 4, "is not as long as it says"),

@@ -92,8 +92,11 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
         ("{}", "cannot be read"),
         ('{"findings": [], "signals": {"a": {"curve": [[1e400, 0]]}}}', "infinity"),
         (f'{{"findings": [], "signals": {{"a": {{"curve": [[1, 1{"0" * 400}]]}}}}}}', "too large"),
-        (f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}', "no step of"),
-        ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "no step of a training"),
+        (
+            f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}',
+            "not a step of",
+        ),
+        ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "not a step of a training"),
         ('{"findings": [{"id": "a"}]}', "a finding lacks required fields"),
     ],
 )

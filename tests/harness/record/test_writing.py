@@ -648,8 +648,8 @@ def test_a_lock_that_others_left_behind_is_removed_with_its_files(tmp_path):
 
 def test_resumptions_are_described_by_step_and_number():
     assert lock.describe_resumption(None, 3) == ""
-    assert lock.describe_resumption(1000, 1) == "went on from step 1,000"
-    assert lock.describe_resumption(0, 2) == "went on from step 0, 2 times so far"
+    assert lock.describe_resumption(1000, 1) == "resumed from step 1,000"
+    assert lock.describe_resumption(0, 2) == "resumed from step 0, 2 times so far"
 
 
 def test_names_of_tasks_have_their_arguments_and_wrappers():
@@ -700,7 +700,7 @@ def test_a_file_that_cannot_be_moved_into_place_is_closed(tmp_path):
 
 def test_heartbeats_describe_where_a_run_went_on():
     beat = lock.Heartbeat(7, 1.0, 2.0, 1000, 2)
-    assert beat.describe_resumption == "went on from step 1,000, 2 times so far"
+    assert beat.describe_resumption == "resumed from step 1,000, 2 times so far"
     assert lock.Heartbeat(7, 1.0, 2.0).describe_resumption == ""
 
 

@@ -139,7 +139,7 @@ def test_convolutions_are_part_of_the_runs_identity():
 def test_what_cannot_be_is_refused_by_name():
     refusals = [
         (spec("cleanrl"), "framework=cleanrl has no script"),
-        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions leave nothing"),
+        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
     ]
     for asked, message in refusals:
