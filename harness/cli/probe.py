@@ -39,7 +39,7 @@ from parallax.harness.record.files import make_number_parser, print_lines
 _EPILOG = """\
 exit codes:
   0  every probe ran; with --baseline, --drift or --path: no answer changed
-  1  an answer changed, or with --seeds flips
+  1  an answer changed; with --seeds: an answer flips
   2  bad input
   3  a probe failed to run
 

@@ -132,7 +132,7 @@ def read_user_file(file: Path, limit: int) -> bytes:
         OSError: It cannot be read.
     """
     if file.exists() and not file.is_file():
-        raise ValueError("no regular file")
+        raise ValueError("not a regular file")
     with file.open("rb") as opened:
         raw = opened.read(limit + 1)
     if len(raw) > limit:

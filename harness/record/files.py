@@ -35,7 +35,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         limit: Most bytes to read.
 
     Raises:
-        UnusableError: It is a link, no regular file, or larger than `limit`.
+        UnusableError: It is a link, not a regular file, or larger than `limit`.
         OSError: It is missing or cannot be read.
     """
     descriptor = _open_descriptor(path)
@@ -59,7 +59,7 @@ def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a regular file for reading.
 
     Raises:
-        UnusableError: It is a link or no regular file.
+        UnusableError: It is a link or not a regular file.
         OSError: It is missing or cannot be read.
     """
     with os.fdopen(_open_descriptor(path), "rb") as file:

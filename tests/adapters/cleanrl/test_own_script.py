@@ -291,7 +291,7 @@ def test_files_that_are_no_scripts_are_refused(tmp_path):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         read_own_script(tmp_path / "none.py")
     Path(tmp_path / "raw.py").write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="no text in UTF-8"):
+    with pytest.raises(SpecError, match="not text in UTF-8"):
         read_own_script(tmp_path / "raw.py")
     Path(tmp_path / "large.py").write_bytes(b"#" * 2**19)
     with pytest.raises(SpecError, match="over 262,144 bytes"):
