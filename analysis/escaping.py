@@ -30,7 +30,7 @@ _MATH = re.compile(r"\\.|\$")  # a name between two of them is a formula in repo
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _PIPE = re.compile(r"\\.|\|")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
-# The last four, full-width, count as the first four in some spreadsheets.
+# Some spreadsheets treat the last four (full-width) like the first four.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -108,7 +108,7 @@ def _escape_text(text: str) -> str:
 
 
 def escape_controls(value: Any) -> Any:
-    """Return text without control characters and marks that turn its direction; all else as is."""
+    """Return text without control characters and bidirectional marks."""
     if type(value) is not str and not isinstance(value, PurePath):  # markup of ours is a subclass
         return value
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))

@@ -84,7 +84,7 @@ def format_seeds_needed(value: float) -> str:
 
 
 def format_order_probability(same_order: float, chance: SameOrderChance) -> str:
-    """Return a probability of the same order, and its value if all algorithms tie."""
+    """Format the probability of the same order, and its value if all algorithms tie."""
     ends = f"{chance.low:.2f} to {chance.high:.2f}"
     return f"{same_order:.2f} (if all tied: {chance.mean:.2f} on average, {ends} in 95%)"
 
@@ -190,7 +190,7 @@ def find_own_parts(cell: StudyCell, cells: Sequence[StudyCell]) -> list[str]:
 
 
 def split_variant(variant: str) -> list[str]:
-    """Return the settings in a variant; commas inside a value do not split it."""
+    """Return the settings in a variant; commas inside a value do not separate settings."""
     return re.split(r",(?=\w+=)", variant)
 
 
@@ -207,7 +207,7 @@ def format_range(values: Iterable[float], format: Callable[[Any], str] = str) ->
 
 
 def format_p_value(value: float) -> str:
-    """Return a p-value as people write it."""
+    """Format a p-value in the usual notation."""
     if math.isnan(value):
         return "p unknown"
     return "p < 0.0001" if value < 1e-4 else f"p = {value:.2g}"

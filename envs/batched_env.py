@@ -24,7 +24,7 @@ BatchedStep = tuple[Floats, Floats, Flags, Flags]
 
 
 class BatchedEnv(Protocol):
-    """N environments of one task; a finished one is inactive until the next reset."""
+    """N environments of one task; finished environments are inactive until the next reset."""
 
     def reset(self, seeds: Sequence[int]) -> Floats:
         """Start an episode in every environment.

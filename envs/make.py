@@ -21,8 +21,8 @@ Array = NDArray[Any]
 class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Wrapper that reports every reset and step before it happens, and every end of an episode.
 
-    It sits directly on the task, so that steps and returns are those of the task itself,
-    whatever a framework counts or a wrapper rescales.
+    It wraps the task directly, so that steps and returns are those of the task itself, regardless
+    of a framework's counts or a wrapper's rescaling.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StepHook(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._report(*step)
 
     def silence(self) -> None:
-        """Report nothing from now on, in a process whose steps are reported by another one."""
+        """Stop reporting, in a process whose steps another process reports."""
         self._before_step = lambda: None
         self._before_reset = self._after_episode = self._after_step = None
 

@@ -1,4 +1,4 @@
-"""Tasks that need a memory: classic tasks without velocities, and a cue to remember.
+"""Tasks that need memory: classic tasks without velocities, and a cue to remember.
 
 `parallax.envs.tasks.make_task_env` registers them by name: `CartPoleHidden-v0`,
 `PendulumHidden-v0`, and `MemoryChain-<length>-v0` for any length.

@@ -26,7 +26,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{error}. pip install 'parallax-rl[{extra}]' brings it"
+            f"{error}. Install it with: pip install 'parallax-rl[{extra}]'"
         ) from error
 
 
@@ -65,7 +65,7 @@ def register_task(env_id: str) -> dict[str, Any]:
 
 
 def adapt_observations(env: gymnasium.Env[Any, Any], env_id: str) -> gymnasium.Env[Any, Any]:
-    """Wrap a task so that its observations suit networks and it renders as other tasks do."""
+    """Wrap a task so that networks can read its observations and it renders like other tasks."""
     if is_minatar_game(env_id):
         env = UpscaledRendering(env)
     if env_id == PARKING_ENV_ID:  # goal achieved, goal desired and observation, float64[18]
@@ -86,7 +86,7 @@ def is_popgym(env_id: str) -> bool:
 
 
 class UpscaledRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Renders a game as other tasks: upstream draws one pixel per cell, from 0 to 1."""
+    """Renders a game like other tasks: upstream draws one pixel per cell, from 0 to 1."""
 
     def render(self) -> NDArray[np.uint8] | None:
         """Return a picture, uint8[height, width, 3]; None if nothing is rendered."""
@@ -101,7 +101,7 @@ class ActionMemoryReset(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Forgets the last action at the start of every episode.
 
     A game repeats its last action with probability 0.1, and upstream remembers it across
-    episodes: an evaluation would depend on the one before.
+    episodes, so that an evaluation would depend on the previous one.
     """
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:

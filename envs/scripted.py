@@ -1,4 +1,4 @@
-"""A small task for testing adapters: cheap, with odd bounds, ends, a time limit, and faults.
+"""A small task for testing adapters: cheap, with unusual bounds, ends, a time limit, and faults.
 
 The name `parallax.envs.scripted:ParallaxScripted-v0` makes gymnasium import this module, which
 registers it.

@@ -59,7 +59,7 @@ REFERENCE_TASK_IDS: tuple[str, ...] = (
 
 
 class TaskError(ValueError):
-    """An environment that does not exist or that no training here can use."""
+    """An environment that does not exist or that no framework here can train on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ def make_task_env(
 
 
 def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
-    """Return which arguments the task's constructor does not take, and those it does; or empty."""
+    """Return a message on arguments that the task's constructor does not take, or ""."""
     import gymnasium
 
     try:
@@ -155,7 +155,7 @@ def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
         return ""
     close = difflib.get_close_matches(unknown[0], accepted, 1)
     nearest = f" Did you mean env.kwargs.{close[0]}?" if close else ""
-    value = f"env.kwargs.{unknown[0]}={kwargs[unknown[0]]!r} is no argument of the task."
+    value = f"env.kwargs.{unknown[0]}={kwargs[unknown[0]]!r} is not an argument of the task."
     return f"{value}{nearest} It takes {', '.join(accepted) or 'none'}."
 
 
@@ -176,7 +176,7 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
     try:
         kind = EntryPoint("wrapper", name, "").load()
         if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):
-            raise TypeError("it is no subclass of gymnasium.Wrapper")
+            raise TypeError("it is not a subclass of gymnasium.Wrapper")
         wrapped: gymnasium.Env[Any, Any] = kind(env)
     except Exception as error:  # whatever the code of the wrapper raises
         remedy = "Name it as module:Class, of a class that takes the environment alone."
@@ -231,7 +231,7 @@ def _check_one_step(
         given += [f"env.wrappers={','.join(wrappers)}"] if wrappers else []
         raise TaskError(
             f"env={env_id} cannot be stepped with {' and '.join(given)}: "
-            f"{type(error).__name__}: {error}. Give values that the task can compute with."
+            f"{type(error).__name__}: {error}. Give values that the task supports."
         ) from error
 
 

@@ -1,6 +1,6 @@
 """The papers' formulas in NumPy float64, each written once.
 
-Shapes: `rows` transitions, `actions` action dimensions. Frameworks are not known here.
+Shapes: `rows` transitions, `actions` action dimensions. This module does not know frameworks.
 """
 
 from collections.abc import Mapping

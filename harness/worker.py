@@ -1,4 +1,4 @@
-"""One run in a process of its own: `python -m parallax.harness.worker RUN_FOLDER [LOG [LIFELINE]]`.
+"""One run in its own process: `python -m parallax.harness.worker RUN_FOLDER [LOG [LIFELINE]]`.
 
 Standard output and error go to the file LOG in the folder, which the caller opened; it becomes
 the run's log once this process owns the run. LIFELINE is a file descriptor that signals the end of
@@ -96,7 +96,7 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
         with HeartbeatWriter(folder, lambda: 0):
             # Loaded by module and name: the project need not be installed beside the framework.
             if not (name := folder.content.get("adapter")):
-                raise SpecError("run.json has no `adapter`, whose code trains: train the run anew")
+                raise SpecError("run.json does not name the adapter: train the run again")
             adapter: Adapter = EntryPoint("adapter", name, ENTRY_POINT_GROUP).load()()
             # The interpreter that was requested is the present one.
             spec = dataclasses.replace(spec_from_dict(reading.spec), python=None)

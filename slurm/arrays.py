@@ -1,8 +1,7 @@
 """Division of runs into jobs and arrays, and records of submissions.
 
 A record of each array is stored in `<results>/<study>/slurm/`. It is written before the array is
-queued and found again by the array's unique name, so that a submission that is interrupted in
-between leaves no unknown job.
+queued, and the array has a unique name, so that an interrupted submission leaves no unknown job.
 """
 
 import dataclasses
@@ -131,7 +130,7 @@ class SubmissionRecord:
         study_folder: Folder of the study; run folders are below it.
         name: Slurm's name of the array; no other has it.
         submitted: Time of the submission, in seconds since 1970.
-        job_id: Slurm's number of the array; None if the submission was interrupted before.
+        job_id: Slurm's number of the array; None if the submission was interrupted before that.
         elements: Run folders of each job, in the order of the array's indices.
     """
 
@@ -165,7 +164,7 @@ class SubmissionRecord:
         write_json(self.folder.with_suffix(".json"), content)
 
     def save_specs(self, specs: "Mapping[Path, RunSpec]") -> None:
-        """Save the specifications of the runs, in case a run.json gets lost."""
+        """Save the specifications of the runs, in case a run.json is lost."""
         from parallax.harness.contract.run_spec import spec_to_dict  # not needed for reading
 
         content = {
@@ -214,8 +213,8 @@ def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) 
 def read_records(study_folder: Path) -> list[SubmissionRecord]:
     """Return the records of all submissions of a study, oldest first.
 
-    A record that is damaged is left out: its jobs are then found from the run folders alone. So are
-    records beyond a size or number of runs that no study has.
+    Damaged records, and records larger than those of any study, are left out: their jobs are then
+    found only through the run folders.
     """
     records: list[SubmissionRecord] = []
     size, names = _MAX_TOGETHER, _MAX_NAMES  # that may still be read
@@ -255,12 +254,12 @@ def _read_record(path: Path, study_folder: Path, most: int) -> SubmissionRecord:
         raise ValueError(f"{content['name']!r} is not the array that the file is named after")
     job_id = content["job_id"]
     if job_id is not None and not _JOB_ID.fullmatch(job_id):
-        raise ValueError(f"{job_id!r} is no number of a job")
+        raise ValueError(f"{job_id!r} is not a job number")
     submitted = content["submitted"]
     if isinstance(submitted, bool) or not math.isfinite(submitted):
-        raise ValueError(f"{submitted!r} is no time")
+        raise ValueError(f"{submitted!r} is not a time")
     if not isinstance(content["settings"], dict):
-        raise TypeError("settings are no mapping")
+        raise TypeError("settings are not a mapping")
     elements = _read_elements(content["elements"], study_folder, most)
     return SubmissionRecord(
         study_folder, path.stem, submitted, job_id, elements, content["settings"]
@@ -269,7 +268,7 @@ def _read_record(path: Path, study_folder: Path, most: int) -> SubmissionRecord:
 
 def _read_elements(content: Any, study_folder: Path, most: int) -> tuple[tuple[Path, ...], ...]:
     if not isinstance(content, list) or not all(isinstance(names, list) for names in content):
-        raise TypeError("elements are no lists")
+        raise TypeError("elements are not lists")
     if sum(map(len, content)) > most:
         raise ValueError("it names more runs than any study has")
     return tuple(

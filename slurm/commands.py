@@ -28,7 +28,7 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help=f"print it again every {_WATCH_SECONDS:.0f} seconds until no run is queued or running",
+        help=f"repeat every {_WATCH_SECONDS:.0f} seconds until no run is queued or running",
     )
     parser.add_argument(
         "--list",
@@ -40,7 +40,7 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files",
         action="store_true",
-        help="read every file of all runs instead and name those that are damaged",
+        help="instead, read every file of all runs and name the damaged files",
     )
 
 
@@ -51,17 +51,17 @@ def add_resubmit_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--only",
         metavar="STATES",
-        help=f"only runs in these states, some of {','.join(RESUBMITTABLE_STATES)} (default: all)",
+        help=f"only runs in these states, of {','.join(RESUBMITTABLE_STATES)} (default: all)",
     )
     add("--profile", help="cluster profile (default: that of the last submission)")
     add("--time", metavar="HH:MM:SS", help="time limit of each run (default: as before)")
     add("--mem-gb", type=float, metavar="GB", help="memory of each run (default: as before)")
-    add("--dry-run", action="store_true", help="print what would be submitted, and submit nothing")
+    add("--dry-run", action="store_true", help="print what would be submitted; submit nothing")
     _add_yes_argument(parser)
     add(
         "--trust",
         action="store_true",
-        help="run code that stored runs name (tasks, adapters, interpreters) without asking",
+        help="do not ask before running code that stored runs name (tasks, adapters, interpreters)",
     )
 
 

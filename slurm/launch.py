@@ -1,4 +1,4 @@
-"""Submission of those runs of a sweep that need it, with a summary for the user.
+"""Submission of a sweep's runs that still need it, with a summary for the user.
 
 The arrays of a study wait for a preflight, which can be a job of its own.
 """
@@ -62,7 +62,7 @@ def launch_sweep(
         specs: The runs.
         results_dir: Folder for results, which the nodes must see as well.
         settings: Slurm settings.
-        preflight: Options of the trial of each setting before submission; None is no trial.
+        preflight: Options of the trial of each setting before submission; None for no trial.
         dry_run: Whether to print what would be submitted instead.
         every_run: Whether a dry run names all runs of an array, not only some.
 
@@ -70,13 +70,13 @@ def launch_sweep(
         SpecError: A run cannot be carried out as requested; nothing was submitted.
         RunsFailedError: Slurm refused some, or does not answer.
     """
-    # Nodes have devices that this machine lacks.
+    # Nodes may have devices that this machine lacks.
     prepared = prepare_runs(specs, on_this_machine=False)
     runs = {
         spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
     }
     if len(runs) < len(specs):
-        raise SpecError("The sweep names the same run more than once; let its values differ.")
+        raise SpecError("The sweep names the same run more than once: remove repeated values.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     if dry_run:
@@ -93,7 +93,7 @@ def launch_sweep(
 
 @contextlib.contextmanager
 def _lock_submissions(study: Path) -> Iterator[None]:
-    """Let no other command submit runs of a study: both would find them not queued."""
+    """Prevent another command from submitting the same runs of a study at the same time."""
     folder = study / FOLDER
     missing = [path for path in (folder, *folder.parents) if not _path_exists(path)]
     lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
@@ -137,7 +137,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
     """Return the runs that are not complete, queued or running; print the number of each kind.
 
     Raises:
-        RunsFailedError: Slurm does not answer, and this is no dry run.
+        RunsFailedError: Slurm does not answer, and this is not a dry run.
     """
     existing = [folder for folder in runs if _path_exists(folder)]
     queue = query_runs(existing)

@@ -1,4 +1,4 @@
-"""Tries one step with each distinct setting of runs, before anything is trained."""
+"""Preflight: takes one step with each distinct setting of runs, before anything is trained."""
 
 import collections
 import contextlib
@@ -64,8 +64,8 @@ def read_preflight_options(
     count = check_value(f"{name}_processes", processes, int, {})
     if count < 1 and count != -1:
         raise SpecError(
-            f"{name}_processes={count} is no number of settings at a time: give 1 or more, or -1 "
-            f"for one per core. {name}=false leaves the preflight out."
+            f"{name}_processes={count} is not a number of settings at a time: give 1 or more, or "
+            f"-1 for one per core. {name}=false leaves the preflight out."
         )
     limit = check_value(f"{name}_seconds", seconds, float, {"above": 0, "maximum": _MAX_SECONDS})
     if preflight is False:
@@ -357,4 +357,4 @@ class _TrialWorker:
             return f"killed by {format_signal_name(end.si_status)}"
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it ended without a word"
+        return lines[-1] if lines else "it ended without output"

@@ -95,7 +95,7 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
 
 
 def format_setting_name(spec: RunSpec) -> str:
-    """Return a readable name of a setting: all that identifies it but length and seed."""
+    """Return a readable name of a setting: all identifying fields except length and seed."""
     parts = [
         f"{name}={getattr(spec, name)}"
         for name in _NAMED_FIELDS

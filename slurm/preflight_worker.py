@@ -1,7 +1,7 @@
-"""Process that tries the run folders named on standard input, one a line as JSON.
+"""Process that tries the run folders named on standard input, one per line as JSON.
 
-It answers each with a line of JSON, so that the caller can end the process where a run does not
-return. It loads a framework once, which takes longer than most trials.
+It answers each with a line of JSON, so that the caller can end the process if a run hangs. It
+loads a framework only once, since loading takes longer than most trials.
 """
 
 import importlib

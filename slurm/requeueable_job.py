@@ -56,7 +56,7 @@ def can_be_requeued(restarts: int, limits: JobLimits) -> bool:
 
 
 def has_exhausted_restarts(seconds: float, stops: int, limits: JobLimits) -> bool:
-    """Return whether a run has used its time so often that another start would end the same way.
+    """Return whether a run used its whole time so often that another start would end the same way.
 
     Args:
         seconds: Seconds that it has been running.

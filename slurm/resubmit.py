@@ -48,7 +48,7 @@ def resubmit_runs(
 
     Raises:
         SpecError: A setting cannot be used, the study was never submitted, or the folder names
-            code that nobody has trusted.
+            code that the user has not trusted.
         RunsFailedError: Slurm refused some.
     """
     everything, queue = survey_runs(root, print)
@@ -146,7 +146,7 @@ def _print_limits(
     records: Mapping[Path, Sequence[SubmissionRecord]],
     settings: Mapping[Path, SlurmSettings],
 ) -> None:
-    """Print the runs that used their whole time and get no more, and so would end the same way.
+    """Print the runs that used their whole time and get no more time than before.
 
     A run with a checkpoint resumes from there and is not among them.
     """

@@ -36,7 +36,7 @@ class SlurmSettings:
         cpus: Processors of a job; a run with more threads gets as many as it has threads.
         partition: Slurm's partition; null is the cluster's default.
         python: Interpreter on the nodes; null is the one that submits.
-        parallelism: Jobs at a time; 0 is no limit but the cluster's.
+        parallelism: Jobs at a time; 0 for the cluster's own limit.
         runs_per_job: Runs that share a job, one after another, each with its time.
         signal_seconds: Seconds between the warning and a job's end.
         timeout_restarts: Restarts of a run that used its whole time and saved no checkpoint.
@@ -215,8 +215,8 @@ def _read_profile(profile: str) -> dict[str, Any]:
     if not os.path.lexists(path):  # also for a name that is too long
         names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.yaml")))
         raise SpecError(
-            f"profile={profile}: {path} is not there. Known: {names}; a file of your own is given "
-            "by its path."
+            f"profile={profile}: {path} does not exist. Known: {names}. For a file of "
+            "your own, give its path."
         )
     content = load_yaml(path, "profile") or {}
     if not isinstance(content, dict):

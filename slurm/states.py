@@ -22,7 +22,7 @@ from parallax.slurm.queue import SlurmJob, SlurmQueue, query_slurm
 
 RUN_STATES = {
     "completed": "status, evaluations and returns are as they must be",
-    "running": "a living process, or the process of a living job, holds the run",
+    "running": "a living process, or a process of a living job, owns the run",
     "queued": "Slurm has a job for it",
     "pending": "set up, but no job has it",
     "interrupted": "stopped from outside, and no job has it",
@@ -77,7 +77,7 @@ class RunState:
 
     @property
     def title(self) -> str:
-        """Short name for people."""
+        """Readable short name."""
         return f"{self.framework} {self.algorithm} {self.env} {self.hps} seed={self.seed}"
 
 
@@ -106,7 +106,7 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
             job_id = holder.job or None if holder else None
     checkpoint = None if state in ("running", "completed") else find_last_checkpoint(folder)
     if checkpoint is not None:
-        reason = "; ".join(filter(None, [reason, f"will go on from step {checkpoint.step:,}"]))
+        reason = "; ".join(filter(None, [reason, f"will resume from step {checkpoint.step:,}"]))
     return RunState(
         folder,
         state,
@@ -182,7 +182,7 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
     if holder.is_local:
         return "" if holder.is_running() else None
     if not holder.job:
-        return f"locked by {holder.describe()}, which cannot be looked at from here"
+        return f"locked by {holder.describe()}, which cannot be checked from here"
     if any(job.job_id == holder.job for job in queue.alive.get(folder, ())):
         return ""
     if holder.job in queue.over.get(folder, ()):
@@ -239,7 +239,7 @@ def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
     studies = {study for folder in folders for study in _find_study_folder(folder)}
     if not queue.asked and any(read_records(study) for study in studies):
         raise RunsFailedError(
-            "Slurm does not answer here (squeue, scontrol, sacct), so nobody can tell which runs "
+            "Slurm does not answer here (squeue, scontrol, sacct), so it is unknown which runs "
             "are queued. Try again later, or on the machine that submitted."
         )
 

@@ -1,4 +1,4 @@
-"""Status of runs, with reasons of missing ones: a table for people, JSON for programs."""
+"""Status of runs, with reasons why runs are incomplete: as a table, or as JSON for programs."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""From a list of runs to jobs in the queue."""
+"""Submission of runs to the queue as job arrays."""
 
 import contextlib
 import dataclasses
@@ -57,8 +57,8 @@ def submit_arrays(
         options: Further options of sbatch for this submission only, not for a later one.
 
     Raises:
-        RunsFailedError: Slurm refused one, or it cannot be recorded; names it and the reason. Those
-            before it are queued.
+        RunsFailedError: Slurm refused an array, or it cannot be recorded; names it and the reason.
+            Earlier arrays are queued.
     """
     records: list[SubmissionRecord] = []
     requested = dataclasses.replace(settings, sbatch=dict(settings.sbatch) | dict(options or {}))

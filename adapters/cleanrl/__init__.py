@@ -74,7 +74,7 @@ class CleanRLAdapter(TorchAccelerations, Adapter):
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
         """Return why `device` cannot be used: the scripts' `--cuda` takes the first GPU."""
         if device.partition(":")[2]:
-            return "its scripts take no number. Use device=cuda, which is the first one."
+            return "its scripts take no device number. Use device=cuda, the first GPU."
         return explain_missing_device(device, here, ("cuda",))
 
     def training_modules(self, algorithm: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The interfaces of gym 0.23 and gymnasium 0.28 that CleanRL's scripts call, on today's gymnasium.
+"""Interfaces of gym 0.23 and gymnasium 0.28, for CleanRL's scripts on the current gymnasium.
 
 gym 0.23 (TD3 and SAC; in cleanrl 1.1.0 DDPG and DQN too): one call per step, a 4-tuple, a list of
 infos, the last observation of an episode in `terminal_observation`, and a reset in the same step.
@@ -19,7 +19,7 @@ from parallax.harness.contract.adapter import MakeEnv
 
 
 class SeedableEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Adds `seed`, which takes effect at the first reset as it did in gym 0.23."""
+    """Adds `seed`, which takes effect at the first reset, as in gym 0.23."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)

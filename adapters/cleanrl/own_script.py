@@ -1,4 +1,4 @@
-"""Checks of a user's own copy of a CleanRL script by its text; none of it is executed.
+"""Static checks of a user's own copy of a CleanRL script; the copy is not executed.
 
 The bridge replaces the environments, the command line and the summary writer of a script, and
 takes the networks from its global names. A copy that has these parts can be trained.
@@ -107,7 +107,7 @@ def _parse_script(source: str, where: str) -> ast.Module:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         reason = error.args[0] if error.args else type(error).__name__
-        raise SpecError(f"{where}{line} is no Python: {reason}.") from error
+        raise SpecError(f"{where}{line} is not valid Python: {reason}.") from error
 
 
 def find_main_loop(tree: ast.Module, where: str) -> ast.For:
@@ -195,7 +195,7 @@ def _collect_global_names(
 
 
 def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> None:
-    """Raise an error where a script has the networks of another algorithm.
+    """Raise an error if a script has the networks of another algorithm.
 
     Scripts of one algorithm hold names that another needs: TD3's has all of DDPG's and SAC's.
     """
@@ -389,7 +389,7 @@ def _get_name(node: ast.expr) -> str:
 def _list_members(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str] | None:
     """Return names of methods and attributes, and string constants, which register buffers.
 
-    None for a class that inherits from one that the script does not define.
+    Returns None if the class inherits from a class that the script does not define.
     """
     found: set[str] = set()
     others = {name: node for name, node in classes.items() if name != owner.name}

@@ -112,10 +112,10 @@ class CheckpointHook:
             raise StateMismatchError(f"{min(missing)} is not in it")
         for name, stored in state["names"].items():
             if name.startswith("__"):
-                raise StateMismatchError(f"{name} is no name of the script's own")
+                raise StateMismatchError(f"the script does not define {name}")
             found = writer.write(self._names.get(name, _MISSING), stored, name)
             if found is _MISSING:
-                raise StateMismatchError(f"{name} is not there and cannot be made again")
+                raise StateMismatchError(f"{name} does not exist and cannot be created")
             if name == _ARGUMENTS and found != arguments:
                 raise StateMismatchError("the script's arguments are not those of the run")
             if name != _RUN_NAME:
@@ -184,7 +184,7 @@ def run_script(
         monitor: Receives what the script writes to its SummaryWriter.
         namespace: Empty; becomes the script's global names, networks included.
         seam: Yields the numbers of the script's loop.
-        instead: Further stand-ins for modules that the script imports, by module name.
+        instead: Further stand-ins for imported modules, by module name.
     """
     facades = {
         **instead,

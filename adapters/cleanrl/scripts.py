@@ -1,4 +1,4 @@
-"""CleanRL's scripts: where they are, whether they are those known here, and their defaults."""
+"""CleanRL's scripts: their location, a check of their hashes, and their defaults."""
 
 import argparse
 import ast

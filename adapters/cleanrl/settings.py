@@ -26,7 +26,7 @@ from parallax.harness.contract.packages import parse_version
 from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 
 BUFFER_SETTING = "ReplayBuffer"
-"""Setting for the class that replaces the script's buffer; it is no argument of the script."""
+"""Setting for the class that replaces the script's buffer; it is not an argument of the script."""
 BUFFER_LOSS_SETTING = f"{BUFFER_SETTING}.huber_delta"
 """Likewise for the error above which the loss that this buffer computes is linear."""
 
@@ -252,7 +252,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     if updates == 0:
         raise SpecError(
             f"steps={context.steps} is less than one rollout, and cleanrl trains on whole rollouts "
-            f"only: ask for at least rollout_steps={hp.rollout_steps}."
+            f"only: use at least rollout_steps={hp.rollout_steps}."
         )
     return t.finish(updates * hp.rollout_steps)
 
@@ -264,7 +264,7 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
         if hp.conv_filters is not None:  # the patch would change no flat network
             raise SpecError(
                 f"hyperparameters.conv_filters={format_value(hp.conv_filters)}: in cleanrl it is "
-                f"fixed at null for env={task.env_id}, whose observations are no images."
+                f"fixed at null for env={task.env_id}, whose observations are not images."
             )
         t.set_conv_filters("", task)
         return
@@ -277,7 +277,7 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
 
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the mean, bounded as the script bounds actions; or the likeliest discrete action."""
+    """Return the mean, bounded like the script's actions, or the likeliest discrete action."""
     if context.task.image:
         agent = names["agent"]
         features = agent.network(observations / context.task.brightest)
@@ -314,7 +314,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 
 
 def predict_actions_td3(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the actor's own actions, also those of DDPG's script."""
+    """Return the actor's actions without noise; also used for DDPG's script."""
     return names["actor"](observations).cpu().numpy()
 
 

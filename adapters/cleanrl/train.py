@@ -147,7 +147,7 @@ def train_with_names(
     monitor: Monitor,
     names: dict[str, Any],
 ) -> None:
-    """Train to the end, with the script's global names in `names`, where the caller sees them."""
+    """Train to the end; the script's global names are in `names`, which the caller can read."""
     policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
     seam = CheckpointHook(
         names,

@@ -1,4 +1,4 @@
-"""Shows watchers the updates that a framework compiles, without changing the training.
+"""Makes compiled updates of a framework visible to watchers, without changing the training.
 
 A compiled update is one call: its steps, gradients and targets cannot be seen from outside. An
 adapter names the classes whose compiled functions make updates, and the classes whose compiled
@@ -8,11 +8,11 @@ functions only evaluate networks:
         model.learn(...)
 
 Without a watcher, the framework's functions are called as usual. If a watcher, such as the
-conformance suite, is there before the training, updates are computed operation by operation
-instead of by the compiled functions. If a watcher, such as the diagnosis, comes later and for a
-short while, each update is computed a second time for it, operation by operation and from the same
-arguments; the training goes on with the result of the compiled function, so that no bit of it
-differs. Functions that only evaluate networks stay compiled: a call is reported as one layer.
+conformance suite, is registered before the training, updates are computed operation by operation
+instead of by the compiled functions. If a watcher, such as the diagnosis, is registered later and
+for a short time, each update is also computed operation by operation from the same arguments; the
+training continues with the result of the compiled function, so that it stays bit-identical.
+Functions that only evaluate networks stay compiled: a call is reported as one layer.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def is_traced(*trees: Any) -> bool:
 
 
 def copy_containers(tree: Any) -> Any:
-    """Copy the containers of a tree: compiled functions may write into those they get."""
+    """Copy the containers of a tree, since compiled functions may write into their arguments."""
     return jax.tree_util.tree_map(lambda leaf: leaf, tree)
 
 

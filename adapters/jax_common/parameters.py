@@ -131,10 +131,10 @@ def configure_jax(device: str = CPU) -> None:
     flags = _XLA_FLAGS if device == CPU else (*_XLA_FLAGS, *_XLA_GPU_FLAGS)
     own = [flag for flag in flags if flag.partition("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([*given.split(), *own])
-    # By default JAX takes three quarters of a GPU's memory, also from other runs.
+    # By default, JAX reserves three quarters of a GPU's memory, even if other runs need it.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax.config.update("jax_platforms", CPU if device == CPU else f"{device},{CPU}")
-    # Later processes load what was compiled: by code, version and processor, the same bits.
+    # Later processes load compiled code, cached by code, version and processor: the same bits.
     is_stored = device == CPU and jax.config.jax_compilation_cache_dir is None
     if is_stored and (folder := make_private_cache_folder("jax")):
         jax.config.update("jax_compilation_cache_dir", str(folder))

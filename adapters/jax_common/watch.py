@@ -1,6 +1,6 @@
 """Events of flax and optax in a training, wherever it is computed operation by operation.
 
-That is the whole of a training that is watched from its beginning, otherwise the calls that are
+That is all of a training that is watched from its beginning; otherwise, it is the calls that are
 computed a second time: see `jax_common.eager_execution`. No framework is named here.
 """
 

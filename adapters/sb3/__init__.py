@@ -10,7 +10,7 @@ from parallax.harness.contract.packages import VersionRange
 from parallax.harness.contract.replay import ReplayConfig
 
 _POLICIES = "stable_baselines3.common.policies"
-# Releases before 2.4 require gymnasium below 0.30 (their setup.py) and call what 1.0 removed.
+# Releases before 2.4 require gymnasium below 0.30 (their setup.py): they call removed functions.
 SUPPORTED_VERSIONS = VersionRange(
     "stable-baselines3",
     "2.0",

@@ -41,7 +41,7 @@ class DiagnosisCallback(BaseCallback):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Create the callback; `options` of `parallax.Diagnosis` replace what the model says."""
+        """Create the callback; `options` of `parallax.Diagnosis` override the model's settings."""
         super().__init__()
         self._options = options
         self._diagnosis: parallax.Diagnosis | None = None
@@ -106,7 +106,7 @@ class DiagnosisCallback(BaseCallback):
 
 
 def _get_target_interval(model: Any) -> int | None:
-    """Return the steps between target updates; None where an update cycle has no fixed length."""
+    """Return the steps between target updates; None if an update cycle has no fixed length."""
     # TD3 and DDPG move their targets with the policy, DQN and SAC at their own intervals.
     return getattr(model, "target_update_interval", getattr(model, "policy_delay", None))
 

@@ -104,7 +104,7 @@ def read_replay_buffer(buffer: Any) -> Mapping[str, NDArray[Any]]:
 def reload_settings(model: Any) -> dict[str, tuple[float, float]]:
     """Save and load a model, and return its numbers before and after.
 
-    They include the number of optimizers of each tensor that it learns itself, such as SAC's
+    The numbers include how many optimizers each separately learned tensor has, such as SAC's
     temperature. Loading seeds the global random generators.
     """
     file = io.BytesIO()

@@ -41,7 +41,7 @@ def finish_off_policy(
 
 
 def count_warm_up_steps(hp: OffPolicy, context: RunContext) -> int:
-    """Return the random steps of the warm-up, of which each environment takes as many."""
+    """Return the random steps of the warm-up; each environment takes the same number."""
     return math.ceil(hp.learning_starts / context.n_envs) * context.n_envs
 
 

@@ -114,7 +114,7 @@ def drop_later_arguments(model_class: type, arguments: Mapping[str, Any]) -> dic
     """Return the arguments that the installed release takes.
 
     Raises:
-        SpecError: It lacks an argument, and does not do what the argument asks for.
+        SpecError: It lacks an argument, and its behaviour differs from the requested value.
     """
     known = inspect.signature(model_class).parameters
     for name in arguments.keys() - known.keys():

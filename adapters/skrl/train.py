@@ -122,10 +122,10 @@ def train(
 class ParallelEnvironments(GymnasiumWrapper):
     """Several environments, whose steps return the last observation of an episode that ends.
 
-    skrl's wrapper leaves resets to gymnasium. By gymnasium's default the step after an end only
-    resets, and skrl stores it as a transition; with resets in the same step it takes the first
-    observation of the next episode for the last of this one. Here a step returns the last one, as
-    with a single environment, and the loop gives the trainer the first one of the next episode.
+    skrl's wrapper leaves resets to gymnasium. By default, gymnasium resets in the step after an
+    end, and skrl stores that step as a transition. With resets in the same step, skrl takes the
+    first observation of the next episode for the last one of this episode. Here a step returns the
+    last one, as with a single environment; the loop passes the first one of the next episode.
     """
 
     def __init__(self, envs: list[gymnasium.Env[Any, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""Differences of skrl before 2.0 from the interface of today that the adapter is written for.
+"""Differences between skrl before 2.0 and the current interface, for which the adapter is written.
 
-There options are dictionaries under other names, models take `states` and return tuples, and the
-step trainer wraps its agent in a list at each call.
+In older releases, options are dictionaries with other names, models take `states` and return
+tuples, and the step trainer wraps its agent in a list at each call.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ STATE_NAME = "states" if IS_BEFORE_2 else "observations"
 
 
 def load_agent(name: str) -> tuple[type[Any], Callable[..., Any]]:
-    """Return an agent's class, and what makes its options from the arguments of today's class."""
+    """Return an agent's class, and a function that makes its options from current arguments."""
     module = importlib.import_module(f"skrl.agents.torch.{_find_module(name)}")
     return getattr(module, name), convert_options if IS_BEFORE_2 else getattr(module, f"{name}_CFG")
 
 
 def load_default_options(name: str) -> Mapping[str, Any]:
-    """Return the default options of an agent by today's names."""
+    """Return the default options of an agent by their current names."""
     module = importlib.import_module(f"skrl.agents.torch.{_find_module(name)}")
     if not IS_BEFORE_2:
         fields = dataclasses.fields(getattr(module, f"{name}_CFG"))
@@ -58,7 +58,7 @@ def _find_module(name: str) -> str:
 def convert_options(**options: Any) -> dict[str, Any]:
     """Return the options of an older release.
 
-    There epsilon falls exponentially, and DQN's target interval is in steps, not in updates.
+    In it, epsilon falls exponentially, and DQN's target interval is in steps, not in updates.
     """
     rates, noise = options["learning_rate"], options.get("exploration_noise")
     if isinstance(rates, list):
@@ -82,10 +82,10 @@ def convert_options(**options: Any) -> dict[str, Any]:
 
 
 class OlderModel(Model):
-    """Model of an older release whose subclasses are written for today's interface."""
+    """Model of an older release whose subclasses are written for the current interface."""
 
     def __init_subclass__(cls) -> None:
-        """Let the subclass's own functions take and return what the older release does."""
+        """Adapt the subclass's own functions to the signatures of the older release."""
         super().__init_subclass__()
         for name in {"compute", "random_act"} & set(vars(cls)):
             setattr(cls, name, _adapt_to_states(vars(cls)[name]))

@@ -1,7 +1,7 @@
 """Training with Tianshou's collector, buffer and trainer.
 
-After each collection the trainer checks the buffer for NaN. Checking only what was added since
-the last check gives the same answer, and takes no longer when the buffer is full.
+After each collection, the trainer checks the buffer for NaN. Checking only new transitions gives
+the same answer, and takes no longer when the buffer is full.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tianshou's classes by the names of today, also of releases before 2.0.
+"""Tianshou's classes by their current names, including releases before 2.0.
 
-There an algorithm and its policy are one object, which gets optimizers, and trainers are classes.
+In older releases, algorithm and policy are one object that has optimizers; trainers are classes.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ OLDER_NAMES = {
 
 
 class OlderAdam:
-    """Adam of an older release in the form of today's factory of optimizers."""
+    """Adam of an older release with the interface of the current optimizer factory."""
 
     def __init__(self, **options: Any) -> None:
         self.options, self.schedule = options, None
@@ -58,7 +58,7 @@ def make_older_schedule(epochs: int, steps: int, per_update: int) -> Callable[[A
 
 
 def make_older_policy(kind: type[Any], policy: Any, **given: Any) -> Any:
-    """Return a policy of an older release from the parts of today's algorithm and policy."""
+    """Return a policy of an older release from the parts of a current algorithm and policy."""
     parts = vars(policy) | given
     if "alpha" in parts:
         alpha = parts["alpha"]

@@ -1,9 +1,9 @@
 """Scripted replacements of torch's random numbers, below Python.
 
-So it does not matter which function a framework draws them with. There are two ways: kernels that
-replace torch's own, which cost nothing where nothing is drawn; and a mode that sees each operation,
-which also records where losses were computed and which thresholds draws were compared with, and
-takes a third of the time.
+Random numbers are therefore scripted for every function that draws them. There are two ways:
+kernels that replace torch's own, which cost nothing if nothing is drawn; and a mode that sees each
+operation and also records where losses were computed and which thresholds draws were compared with.
+The mode takes a third of the time.
 """
 
 import contextlib

@@ -108,12 +108,12 @@ def restore_tensors(
         raise StateMismatchError(f"tensors are named {', '.join(live)}, and were not")
     for name, tensor in live.items():
         if write(tensor, states[name]) is not tensor:
-            raise StateMismatchError(f"{name} has another shape or type than it had")
+            raise StateMismatchError(f"{name} has a different shape or type from the saved one")
 
 
 def _find_dtype(name: str) -> torch.dtype:
     if name not in _DTYPES:
-        raise StateMismatchError(f"{name!r} is no type of numbers of PyTorch's")
+        raise StateMismatchError(f"{name!r} is not a numeric type of PyTorch")
     return _DTYPES[name]
 
 

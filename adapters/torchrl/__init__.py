@@ -109,7 +109,7 @@ class TorchRLAdapter(TorchAccelerations, Adapter):
         return super().why_unsupported_acceleration(algorithm, acceleration, device, here)
 
     def why_unsupported_actors(self, algorithm: str) -> str:
-        """Return why no processes act for the learner: they end with it on Linux only."""
+        """Return why actors cannot run in processes: only on Linux do they end with the learner."""
         if algorithm != "r2d2":
             return super().why_unsupported_actors(algorithm)
         if sys.platform != "linux":

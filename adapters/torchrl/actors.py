@@ -1,4 +1,4 @@
-"""Actors of R2D2 in processes of their own, by TorchRL's asynchronous collector."""
+"""Actors of R2D2 in separate processes, by TorchRL's asynchronous collector."""
 
 import contextlib
 import copy
@@ -166,7 +166,7 @@ class ActorProcesses:
 
     @contextlib.contextmanager
     def _limit_wait(self) -> Iterator[None]:
-        """Fail with the name of an actor that has ended, and end all that send nothing."""
+        """Raise an error that names an ended actor; end all actors that send nothing."""
         before, silent = set(multiprocessing.active_children()), threading.Event()
 
         def end_actors() -> None:

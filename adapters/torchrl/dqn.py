@@ -62,7 +62,7 @@ class _StepwiseExploration(EGreedyModule):  # type: ignore[misc]
         return tensordict
 
     def finish_batch(self, frames: int) -> None:
-        """Lower the share for those steps of a batch that did so not yet, as random ones do not."""
+        """Lower the share for steps that have not lowered it yet: random steps do not."""
         self.step(frames - self._lowered)
         self._lowered = 0
 

@@ -308,7 +308,7 @@ def _list_module_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {**dict(module.named_parameters())}
     found |= {f"{name} (buffer)": tensor for name, tensor in module.named_buffers()}
     for name, part in vars(module).items():
-        if isinstance(part, TensorDictBase):  # such as targets, which are no parameters
+        if isinstance(part, TensorDictBase):  # such as targets, which are not parameters
             leaves = part.items(include_nested=True, leaves_only=True)
             found |= {f"{name} {key}": leaf for key, leaf in leaves}
     return found

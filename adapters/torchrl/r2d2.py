@@ -171,7 +171,7 @@ class R2D2Components:
 
 @dataclasses.dataclass
 class ActorLag:
-    """How far actors are behind their learner.
+    """Lag of the actors behind their learner.
 
     Attributes:
         steps: Steps of all actors since they got the learner's parameters.
@@ -186,7 +186,7 @@ class ActorLag:
     arrived: int = 0
 
     def refresh(self, components: R2D2Components, steps: int, every: int, updates: int) -> bool:
-        """Count steps; copy the parameters after `updates` when they are due, and return that."""
+        """Count steps; copy the parameters after `updates` if due, and return whether it did."""
         self.steps += steps
         if self.steps < every:
             return False

@@ -50,7 +50,7 @@ def read_results(results: Path) -> RunCollection:
         _report_foreign_folders(found.foreign, is_all=not found.runs and not found.excluded)
     if not found.runs and not found.excluded:
         raise CommandError(
-            f"{results}: no runs found, that is no folder named seed=<n> or holding a "
+            f"{results}: no runs found, that is, no folder named seed=<n> or holding a "
             "run.json. Give a results folder or a study in it."
         )
     return found
@@ -187,23 +187,23 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SHARE",
         default=default.margin_share,
-        help="equivalence margin, as a share of the way from random actions to the published "
-        "score; example: --margin 0.05 (default: %(default)s)",
+        help="equivalence margin, as a share of the gap between the scores of random actions and "
+        "of the publication; example: --margin 0.05 (default: %(default)s)",
     )
     add(
         "--margin-of",
         choices=MARGINS,
         default=default.margin_of,
-        help="scale: --margin is a share of the way from random actions to the published score; "
-        "score: of the published score; example: --margin-of score (default: %(default)s)",
+        help="--margin is a share of: scale, the gap between random actions and the published "
+        "score; score, the published score; example: --margin-of score (default: %(default)s)",
     )
     add(
         "--failed-below",
         type=float,
         metavar="SHARE",
         default=default.failed_share,
-        help="a run counts as failed that ends below this share of the way from random actions to "
-        "the published score; example: --failed-below 0.1 (default: %(default)s)",
+        help="a run counts as failed if it ends below this share of the gap between random actions "
+        "and the published score; example: --failed-below 0.1 (default: %(default)s)",
     )
     add(
         "--range",
@@ -217,8 +217,8 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "--family",
         choices=FAMILIES,
         default=default.family,
-        help="which pairs share one Holm correction. algorithm: all of an algorithm in a study; "
-        "setting: those of one task, algorithm and recipe; all: every pair; example: "
+        help="pairs that share one Holm correction. algorithm: all pairs of an algorithm in a "
+        "study; setting: pairs of one task, algorithm and recipe; all: every pair; example: "
         "--family setting (default: %(default)s)",
     )
     add_endpoint_argument(add)
@@ -234,7 +234,7 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_seed,
         metavar="N",
         default=default.seed,
-        help="random seed of bootstrap and permutations; example: --rng-seed 1 "
+        help="random seed of bootstraps and permutations; example: --rng-seed 1 "
         "(default: %(default)s)",
     )
 
@@ -246,8 +246,8 @@ def add_endpoint_argument(add: Callable[..., Any]) -> None:
         metavar="NAME",
         default="",
         help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
-        "learning curve) or steps-P (steps until P%% of the way to the published score); example: "
-        "--endpoint last-3 (default: the one that the study's configuration fixed)",
+        "learning curve) or steps-P (steps until P%% of the gap to the published score is closed); "
+        "example: --endpoint last-3 (default: the study's configured endpoint)",
     )
 
 
@@ -272,7 +272,7 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=parse_jobs,
         default=count_cores(),
-        help="figures drawn at a time (default: number of cores)",
+        help="number of figures drawn in parallel (default: number of cores)",
     )
 
 
@@ -294,7 +294,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
     check_endpoint(arguments.endpoint)
     ranges = tuple(map(_parse_range, arguments.range))
     if len({env for env, *_ in ranges}) < len(ranges):
-        raise CommandError("--range: a task is there twice. Give one range of each task.")
+        raise CommandError("--range: a task occurs twice. Give one range per task.")
     return VerdictOptions(
         endpoint=arguments.endpoint,
         alpha=arguments.alpha,
@@ -334,7 +334,7 @@ def _parse_range(text: str) -> tuple[str, float, float]:
         found = math.nan, math.nan
     if not env or not (math.isfinite(found[0]) and found[0] < found[1] < math.inf):
         raise CommandError(
-            f"--range={text}: give a task, its least and its largest score, such as "
+            f"--range={text}: give a task, its lowest and its highest score, such as "
             "--range Pendulum-v1=-1600:0."
         )
     return env, *found

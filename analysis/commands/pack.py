@@ -31,13 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "merged",
         type=Path,
         nargs="?",
-        help="more runs, such as yours beside a published study: they join it, so that verdicts "
-        f"compare them; {RESULTS_HELP}",
+        help="more runs to add to the study, such as your own runs to a published study, so that "
+        f"verdicts compare them; {RESULTS_HELP}",
     )
     parser.add_argument(
         "--study",
         metavar="NAME",
-        help="study that the runs of MERGED join, where RESULTS holds several",
+        help="study to add the runs of MERGED to, if RESULTS holds several",
     )
     parser.add_argument(
         "--output",
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     found = read_results(options.results)
     path = options.results.absolute().with_suffix(PACKED_SUFFIX)
     if options.study is not None and options.merged is None:
-        raise CommandError(f"--study={options.study}: name the runs that join it, too.")
+        raise CommandError(f"--study={options.study}: also name the runs to add to it.")
     if options.merged is not None:
         others = read_results(options.merged)
         found = merge_runs(found, others, _choose_study_name(found, options.study))
@@ -71,7 +71,7 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
     """Write a file of packed runs and print a summary of it.
 
     Raises:
-        CommandError: There is nowhere to write, or the name is no Parquet file's.
+        CommandError: There is nowhere to write, or the name does not end as a Parquet file's.
     """
     if path.suffix != PACKED_SUFFIX:
         raise CommandError(f"--output={path}: give a file that ends in {PACKED_SUFFIX}.")

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=30,
         metavar="N",
-        help="seeds per framework at most (default: %(default)s)",
+        help="largest number of seeds per framework (default: %(default)s)",
     )
     parser.add_argument(
         "--batch",
@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sequential",
         action="store_true",
-        help="test after every batch, with error rates that allow for it; all checks of a study "
-        "need the same --batch and --max-seeds",
+        help="test after every batch, with error rates corrected for the repeated tests; all "
+        "checks of a study need the same --batch and --max-seeds",
     )
     parser.add_argument(
         "--suite",

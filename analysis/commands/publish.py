@@ -67,22 +67,20 @@ _REPEATED_OPTIONS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument(
-        "study", type=Path, help="file of packed runs, as `parallax study pack` writes it"
-    )
-    parser.add_argument("folder", type=Path, help="where page, tables and figures go")
+    parser.add_argument("study", type=Path, help="file of packed runs from `parallax study pack`")
+    parser.add_argument("folder", type=Path, help="folder for page, tables and figures")
     parser.add_argument("--title", help="heading of the page (default: The study NAME)")
     parser.add_argument(
         "--note",
         action="append",
         default=[],
-        help="what readers must know first, below the heading; further notes follow the answer",
+        help="first note for readers, below the heading; further notes follow the answer",
     )
     parser.add_argument(
         "--grid",
         type=Path,
-        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml: the "
-        "page says which of its runs exist",
+        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml; the "
+        "page lists which of its runs exist",
     )
     parser.add_argument(
         "--readme",
@@ -95,14 +93,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="packed runs with and without interventions: the page says what each change does, "
-        "and which share of a gap it explains; may be repeated",
+        help="packed runs with and without interventions; the page reports the effect of each "
+        "change and the share of a gap that it explains; may be repeated",
     )
     parser.add_argument(
         "--crossed",
         type=Path,
         metavar="FILE",
-        help="packed runs of `study=crossed`: the page says what recipes and what frameworks do",
+        help="packed runs of `study=crossed`; the page reports effects of recipes and frameworks",
     )
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
@@ -200,7 +198,7 @@ def _update_readme(options: argparse.Namespace, study: StudyPublication) -> str:
     after = splice_readme_section(before, make_readme_section(study, up))
     if after is None:
         raise common.CommandError(
-            f"--readme={path}: it says nowhere where the section goes. Put these two lines there:\n"
+            f"--readme={path}: the file does not mark the section. Add these two lines:\n"
             f"{SECTION_BEGIN}\n{SECTION_END}"
         )
     return after

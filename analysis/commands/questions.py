@@ -28,7 +28,7 @@ ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
 STRATEGIES_TABLE, EFFECTS_TABLE = "replay.csv", "replay_effects.csv"
 STALENESS_TABLE = "discrepancy.csv"
 NO_INTERVENTION_MESSAGE = (
-    "no framework was trained both as it is and with an intervention. "
+    "no framework was trained both without and with an intervention. "
     "Train with intervention=none,NAME; parallax intervention list lists the names."
 )
 _DEFAULT_STAGES = 5
@@ -93,7 +93,7 @@ def add_mutation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-published-code",
         action="store_true",
-        help="numbers as the reference's code counts where it departs from its paper",
+        help="count as the reference's code does where the code differs from its paper",
     )
 
 
@@ -133,7 +133,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=_DEFAULT_STAGES,
         metavar="N",
-        help="with --staleness: equal stages of the training (default: %(default)s)",
+        help="with --staleness: number of equal stages of the training (default: %(default)s)",
     )
     common.add_verdict_arguments(parser)
 
@@ -151,7 +151,7 @@ def run_replay(options: argparse.Namespace) -> int:
     if all(item.name == UNIFORM for item in items):
         raise common.CommandError(
             f"{options.results}: every run replays uniformly. Train with "
-            "replay=uniform,per,atdc,imp; docs/reference/replay.md tells what these are."
+            "replay=uniform,per,atdc,imp; docs/reference/replay.md explains them."
         )
     study = judge_replay(items, common.make_options(options))
     reasons: dict[str, list[Path]] = {}

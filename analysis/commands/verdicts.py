@@ -185,11 +185,11 @@ FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families
 def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study thesis`."""
     parser.add_argument(
-        "--output", type=Path, default=Path(), help="folder of the page (default: this one)"
+        "--output", type=Path, default=Path(), help="folder of the page (default: the current one)"
     )
-    parser.add_argument("--tables", type=Path, help="folder for all verdicts as CSV; else none")
+    parser.add_argument("--tables", type=Path, help="folder for verdicts as CSV (default: none)")
     parser.add_argument(
-        "--figures", type=Path, help="folder for figures of these tables as PNG and PDF; else none"
+        "--figures", type=Path, help="folder for figures as PNG and PDF (default: none)"
     )
     common.add_jobs_argument(parser)
     common.add_verdict_arguments(parser)
@@ -242,9 +242,9 @@ def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]ENV:ALGORITHM:HPS,...",
-        help="draw these settings in one figure, and no others unless --families names "
-        "them; algorithm `all` is a panel per framework, hyperparameters `own` are its own; "
-        "may be repeated",
+        help="draw these settings in one figure, and other figures only if --families names "
+        "them; ALGORITHM `all` draws a panel per framework, HPS `own` is each framework's own "
+        "recipe; may be repeated",
     )
     parser.add_argument(
         "--list", action="store_true", help="print the names of figure families and draw nothing"
@@ -330,9 +330,7 @@ def _make_figure_specs(
         items += itertools.chain(*families.make_family_figure_specs(material, only).values())
     taken = {item.name for item in items}
     if len(taken) < len(items):
-        raise common.CommandError(
-            "--panels: a figure has the name of another. Choose another NAME."
-        )
+        raise common.CommandError("--panels: two figures have the same name. Choose another NAME.")
     return items
 
 

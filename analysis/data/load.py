@@ -24,7 +24,7 @@ from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
 
-# Compared besides hyperparameters. A setting that an old record lacks conflicts with no value.
+# Compared besides hyperparameters. A setting that is missing in an old record never conflicts.
 COMPARED_SETTINGS = (
     *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
     *("eval_every", "evaluation_seed", "intervention", "acceleration"),

@@ -103,7 +103,7 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
         content = msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=_OutcomesFile)
     except FileNotFoundError:
         raise OutcomesError(
-            f"{file}: there is no such file; parallax mutation test {path} writes it."
+            f"{file} does not exist. Create it with: parallax mutation test {path}"
         ) from None
     except (msgspec.MsgspecError, UnusableError, OSError, ValueError, RecursionError) as error:
         raise OutcomesError(f"{file} is not what parallax mutation test writes: {error}") from error
@@ -160,4 +160,4 @@ def _check_mutant(place: str, mutant: MutantResults, originals: list[int]) -> No
 def _check_unique(what: str, values: Iterable[object]) -> None:
     for value, count in collections.Counter(values).items():
         if count > 1:
-            raise OutcomesError(f"{what} {value} is there twice")
+            raise OutcomesError(f"{what} {value} occurs twice")

@@ -48,8 +48,8 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
     """Write runs to a file atomically.
 
-    `anonymize` removes from records what only says where a run was made: host names, and all but
-    the last part of paths. Repeating it gives the same bytes.
+    `anonymize` removes host names from records, and all but the last part of paths. Anonymizing
+    twice gives the same bytes.
 
     Raises:
         OSError: It cannot be written.
@@ -258,7 +258,7 @@ def parse_settings(text: str | None) -> dict[str, Any]:
         settings = json.loads(text or "")
     except (ValueError, RecursionError) as error:
         raise UnusableError(
-            "corrupted row: column spec is no JSON, and there is no run_json"
+            "corrupted row: column spec is not JSON, and there is no run_json"
         ) from error
     if (
         not isinstance(settings, dict)

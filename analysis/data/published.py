@@ -30,7 +30,7 @@ _MAX_BYTES = 2**22
 
 
 class PublishedTableError(UnusableError, ValueError):
-    """A table of published numbers that cannot be used; names file, line and field."""
+    """A table of published numbers cannot be used; names file, line and field."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
     try:
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""), strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise PublishedTableError(f"{name}.csv is no table: {error}") from error
+        raise PublishedTableError(f"{name}.csv is not a table: {error}") from error
     for line, row in enumerate(rows, 2):
         if None in row or None in row.values():
             raise PublishedTableError(f"{name}.csv, row {line}: not as many cells as columns")
@@ -97,7 +97,7 @@ def read_csv_rows(name: str) -> list[dict[str, str]]:
 def _read_checked(name: str) -> bytes:
     """Return the bytes of a table, and warn if they differ from the released ones.
 
-    A changed digit would not be noticed, so `SHA256SUMS` has the SHA-256 of every file.
+    `SHA256SUMS` has the SHA-256 of every file, since a changed digit would go unnoticed.
     """
     try:
         content = read_bounded(FOLDER / f"{name}.csv", _MAX_BYTES)

@@ -25,7 +25,7 @@ from parallax.harness.record.files import (
 _MOST_BYTES = 2**18  # of the file
 _MOST_RUNS, _MOST_VALUES, _MOST_PARTS = 1_000_000, 100_000, 1_000
 _LONGEST, _DEEPEST = 10_000, 16  # of the values of one name
-_TOO_MANY = f"it asks for more than {_MOST_RUNS:,} runs or {_MOST_PARTS:,} parts: name fewer values"
+_TOO_MANY = f"it requests more than {_MOST_RUNS:,} runs or {_MOST_PARTS:,} parts: name fewer values"
 
 AXIS_NAMES = ("algorithm", "env", "hps", "framework", "seed")
 
@@ -137,10 +137,10 @@ def read_grid(path: Path) -> StudyGrid:
             if len(runs) > _MOST_RUNS or len(parts) > _MOST_PARTS:
                 raise UnusableError(_TOO_MANY)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UnusableError(f"it is no YAML: {summarize_error(error)}") from error
+        raise UnusableError(f"it is not valid YAML: {summarize_error(error)}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise UnusableError(
-            "it holds no hydra.sweeper.params, where a study's grid stands"
+            "it holds no hydra.sweeper.params, which holds a study's grid"
         ) from error
     except RecursionError as error:
         raise UnusableError("it is nested too deeply") from error
@@ -159,7 +159,7 @@ def _expand_part(part: Mapping[str, Any]) -> set[RequestedRun]:
             f"{trouble}; a grid has values of {', '.join(AXIS_NAMES)}, and of nothing else"
         )
     if strange := [seed for seed in values["seed"] if not seed.isdecimal()]:
-        raise UnusableError(f"seed={strange[0]} is no number")
+        raise UnusableError(f"seed={strange[0]} is not a number")
     if math.prod(len(values[name]) for name in AXIS_NAMES) > _MOST_RUNS:
         raise UnusableError(_TOO_MANY)
     product = itertools.product(*(values[name] for name in AXIS_NAMES))

@@ -1,1 +1,1 @@
-"""Figures: `families` lists them, each family is one module, `style` sets how all of them look."""
+"""Figures: `families` lists them, each family is one module, and `style` has the common style."""

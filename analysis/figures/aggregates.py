@@ -54,7 +54,7 @@ ChangedRows = Mapping[Any, FloatArray]  # values with failed runs, by framework 
 
 @dataclasses.dataclass(frozen=True)
 class AggregateFamily:
-    """Figures of one kind: one per study, algorithm and variant, recipes side by side.
+    """Figures of one kind: one per study, algorithm and variant, with recipes side by side.
 
     Attributes:
         name: Name of the family and first part of file names.
@@ -65,7 +65,7 @@ class AggregateFamily:
         get_rows: Takes values by framework or pair, to find those that failed runs change.
         lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
-        describe_missing: Says in the caption what is not drawn; empty for nothing.
+        describe_missing: Returns the caption's sentence on what is not drawn, or "".
         is_curve: Whether scores are those of single evaluations, whatever the endpoint is.
     """
 

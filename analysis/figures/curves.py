@@ -90,7 +90,7 @@ class CurveGrid:
         return score_marks.list_mark_names(mark for row in self.marks for mark in row)
 
     def drop_single_lines(self) -> "CurveGrid":
-        """Leave out rows and columns without a panel of two lines, where there are others."""
+        """Leave out rows and columns without a panel of two lines, unless there are no others."""
         several = np.array([[len(panel) > 1 for panel in row] for row in self.panels])
         if not several.any():
             return self

@@ -38,7 +38,7 @@ class ScoreAxisLimits:
 def compute_score_axis_limits(
     lines: Sequence[CurveLine], usual: int, marks: Sequence[ScoreMark] = ()
 ) -> ScoreAxisLimits:
-    """Return a frame that holds all seeds and means, and intervals unless they are very wide.
+    """Return axis limits that contain all seeds and means, and intervals unless very wide.
 
     At least one line must have a used run. Marks far from all scores do not widen the axis.
     """

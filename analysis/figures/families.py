@@ -20,7 +20,7 @@ from parallax.analysis.verdicts.study import StudyResults
 
 @dataclasses.dataclass(frozen=True)
 class FigureFamily:
-    """Figures that show the same thing of different parts of a study."""
+    """Figures that show the same quantity for different parts of a study."""
 
     name: str
     summary: str

@@ -28,7 +28,7 @@ class FigureSpec:
 
     Attributes:
         name: Name of its files, without ending.
-        caption: What its parts mean, which interval, how many runs.
+        caption: Meaning of its parts, kind of interval, and number of runs.
         cells: Settings of the runs behind it.
         is_main: Whether pages in Markdown show it.
     """
@@ -59,7 +59,7 @@ MAX_SETTINGS = 128
 
 
 def limit_settings(item: FigureSpec | MissingFigure) -> FigureSpec | MissingFigure:
-    """Return a figure, or why it is not drawn where it has too many settings."""
+    """Return a figure, or the reason why it is not drawn if it has too many settings."""
     if isinstance(item, MissingFigure) or (count := len(item.cells)) <= MAX_SETTINGS:
         return item
     return MissingFigure(item.name, f"of {count} settings, {MAX_SETTINGS} are drawn: name fewer")
@@ -98,7 +98,7 @@ def _draw_image(figure: Figure, dpi: int) -> PIL.Image.Image:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if not axis.get_label_text():
-                # Otherwise Matplotlib measures all tick labels to place an empty label.
+                # Without this, Matplotlib measures all tick labels to place an empty label.
                 axis.set_label_coords(0, 0)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]

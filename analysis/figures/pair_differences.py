@@ -147,7 +147,7 @@ _CROSSES = (
 
 
 def _describe_conditional(items: Sequence[PairVerdict]) -> str:
-    """Return how many runs may fail in pairs that are equivalent unless runs fail."""
+    """Return the failure rates that conditionally equivalent pairs tolerate."""
     rates = statements.format_tolerated_failures(item.statement for item in items)
     return f"; equivalent unless runs fail: unless more than {rates} of them do" if rates else ""
 

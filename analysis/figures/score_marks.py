@@ -40,7 +40,7 @@ class ScoreMark:
 def list_score_marks(
     material: StudyResults, cell: StudyCell, *, is_curve: bool = False
 ) -> tuple[ScoreMark, ...]:
-    """Return the marks of a setting, those that are known.
+    """Return the known marks of a setting.
 
     The endpoint decides whether a published score can be compared. A curve has returns of single
     evaluations, whatever the endpoint is.
@@ -54,7 +54,7 @@ def list_score_marks(
 
 
 def list_cell_marks(cell: StudyCell, runs: Sequence[CompletedRun]) -> list[ScoreMark]:
-    """Return the marks of a setting: policies without training, and what was published."""
+    """Return the marks of a setting: policies without training, and published scores."""
     marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, runs)]
     marks.append(ScoreMark(PUBLISHED, find_published_mark(cell)))
     return [mark for mark in marks if math.isfinite(mark.score)]

@@ -119,7 +119,7 @@ class SeedPlan:
         planned: Number of inconclusive pairs that the seeds are for.
         over_limit: Number of inconclusive pairs that need more seeds than allowed.
         not_repeatable: Number of inconclusive pairs whose runs were made by another project, or
-            whose runs of one path have conflicting settings.
+            have conflicting settings on one path.
         rankings: Number of inconclusive pairs of rankings that the seeds are for as well.
         rankings_over_limit: Number of inconclusive pairs of rankings that need too many seeds.
     """
@@ -244,7 +244,7 @@ def _estimate_goal_size(item: PairVerdict, step: int) -> float:
 
 
 def _make_untested_goals(groups: Sequence[ScoreGroup]) -> list[SeedGoal]:
-    """Return frameworks without any usable run, beside each one that has some."""
+    """Return frameworks without a usable run, each paired with a framework that has some."""
     return [
         SeedGoal((group, other), max(2, other.n))
         for members in group_by_cell(groups).values()

@@ -39,7 +39,7 @@ class SuiteNeed:
 
     Attributes:
         size: Seeds that both have in every task.
-        power: Chance of a verdict at that size if the measured values are the true ones; NaN if
+        power: Power at that size if the measured values are the true ones; NaN if
             all runs of each framework and task are equal, so that deviations are unknown.
         needed: Seeds per task for the requested power; infinite above 1,000.
         low: Lower end of its 80% range, since few seeds are imprecise; NaN where `power` is.

@@ -63,7 +63,7 @@ class Listing:
     """A list.
 
     Attributes:
-        lead: Sentence before the list, without its end; shown alone if there are no items.
+        lead: Sentence before the list, without its end; shown alone for an empty list.
         summary: Line under which pages fold the list; empty where they show it.
     """
 

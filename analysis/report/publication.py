@@ -1,6 +1,6 @@
 """A study as a folder of a repository: its page in Markdown, its tables, a section of a README.
 
-All of it is text, and the same runs and options give the same bytes on every machine: it contains
+All files are text, and the same runs and options give the same bytes on every machine: they contain
 no versions or dates of tools, and tables have ten significant digits.
 """
 

@@ -275,7 +275,7 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ())
 
     Args:
         rows: Values by heading; those of the first row are the headings.
-        heads: The headings where there are no rows; without any the result is empty.
+        heads: The headings for a table without rows; without headings the result is empty.
     """
     heads = list(rows[0]) if rows else heads
     if not heads:
@@ -287,5 +287,5 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ())
 
 def _format_csv_value(value: object) -> object:
     if isinstance(value, float):
-        return "" if value != value else repr(float(value))  # NumPy's own repr is no number
+        return "" if value != value else repr(float(value))  # NumPy's own repr is not a number
     return value

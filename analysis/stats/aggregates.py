@@ -2,7 +2,7 @@
 
 Definitions are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (2021), with the stratified percentile bootstrap: seeds are resampled within each task,
-for many resamples at once. All tasks have the same weight, also with unequal numbers of seeds.
+for many resamples at once. All tasks have the same weight, even with unequal numbers of seeds.
 """
 
 import dataclasses

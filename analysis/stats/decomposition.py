@@ -96,7 +96,7 @@ def estimate_framework_variance(scores: Scores) -> FrameworkVariance:
     """
     parts = [_estimate_task_variance(list(task)) for task in scores]
     if not parts:
-        raise ValueError("there is no task")
+        raise ValueError("give at least one task")
     return FrameworkVariance(sum(p.between for p in parts), sum(p.within for p in parts))
 
 
@@ -348,7 +348,7 @@ class RecipeShares:
 
 
 def estimate_recipe_shares(scores: NDArray[np.float64]) -> RecipeShares:
-    """Estimate what is left between frameworks, by the recipe that all of them are given.
+    """Estimate the differences that remain between frameworks with the same recipe, per recipe.
 
     Args:
         scores: float64[recipes, frameworks, seeds]; recipe i is that of framework i.

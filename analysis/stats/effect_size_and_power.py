@@ -50,7 +50,7 @@ def compute_hedges_g(
 
 
 def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
-    """Share of pairs in which the first value is larger, equal ones counting half.
+    """Share of pairs in which the first value is larger; ties count half.
 
     That is the Mann-Whitney statistic divided by n m.
 
@@ -113,7 +113,7 @@ MIN_PERMUTATION_SEEDS = 4  # of 8 values there are 70 splits, of 6 only 20
 def compute_difference_power(
     gap: ArrayLike, sds: tuple[ArrayLike, ArrayLike], n: ArrayLike, alpha: ArrayLike
 ) -> FloatArray:
-    """Chance that Welch's two-sided test finds a true difference.
+    """Power of Welch's two-sided test for a true difference.
 
     From the noncentral t distribution with Satterthwaite's degrees of freedom.
 
@@ -143,7 +143,7 @@ def compute_equivalence_power(
     margin: ArrayLike,
     rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
 ) -> FloatArray:
-    """Chance that a true difference is shown to be within the margin.
+    """Power to show that a true difference is within the margin.
 
     By two one-sided tests and the bound of `stats.unobserved_failures`.
 

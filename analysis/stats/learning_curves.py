@@ -2,9 +2,9 @@
 
 `final` is the mean return of the last evaluation and `last-K` that of the last K. `auc` is the area
 under the curve divided by its length, that is the return averaged over training; normalized, it is
-the area under the normalized curve, since both are linear. It leaves out an evaluation at step 0:
+the area under the normalized curve, since both are linear. `auc` ignores an evaluation at step 0:
 the score must not depend on whether the untrained policy was evaluated. `steps-P` is the time at
-which a run reached P% of the way to the published score, or to a solved task without one.
+which a run closed P% of the gap to the published score, or to a solved task if none is published.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ class Endpoint:
 
     @property
     def threshold_share(self) -> float:
-        """Share of the way to the published score that has to be reached; NaN for returns."""
+        """Share of the gap to the published score that must be closed; NaN for returns."""
         found = _STEPS.fullmatch(self.name)
         return int(found[1]) / 100 if found else math.nan
 
@@ -77,7 +77,7 @@ class Endpoint:
 
     @property
     def short_name(self) -> str:
-        """The endpoint in a word or two, for heads of columns."""
+        """The endpoint in a word or two, for column headings."""
         return "final return" if self.name == FINAL else "score"
 
     def score(
@@ -88,7 +88,7 @@ class Endpoint:
         Args:
             steps: int64[E], environment steps of the evaluations, increasing, E at least 1.
             returns: float[E], mean return of each evaluation.
-            threshold: Return that `steps-P` waits for.
+            threshold: Return to reach, for `steps-P`.
 
         Returns:
             In units of return, or a share of training from 0 to 1 for `steps-P`. A run that never

@@ -40,7 +40,7 @@ def adjust_holm(p_values: ArrayLike) -> FloatArray:
 
 
 def adjust_holm_rows(p: FloatArray) -> FloatArray:
-    """Adjust the p-values of many families after Holm, none of them missing.
+    """Adjust the p-values of many families after Holm; no p-value may be missing.
 
     Args:
         p: float[..., m], one family along the last axis.

@@ -33,9 +33,9 @@ class KillResult:
 
     Attributes:
         n: Number of pairs.
-        weaker: Pairs that are left out because the original fails more often than its mutant; in
-            the published code only if that is significant.
-        killed: Number of the other pairs with a significant difference.
+        weaker: Pairs that are excluded because the original fails more often than its mutant; in
+            the published code, only if the difference is significant.
+        killed: Number of included pairs with a significant difference.
         rate: `killed` / pairs that are not left out; NaN if all are.
         is_killed: Whether the rate is at least one half.
         bootstrap_killed: As `killed`, where the 95% bootstrap interval of the probability that the

@@ -43,7 +43,7 @@ class ClaimComparison:
 
 @dataclasses.dataclass(frozen=True)
 class ThesisClaim:
-    """A statement of the thesis and what the tables say about it.
+    """A statement of the thesis, and its test on the tables.
 
     Attributes:
         claim: The statement, in other words.

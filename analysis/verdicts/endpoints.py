@@ -75,7 +75,7 @@ def measure_untrained(runs: Iterable[CompletedRun]) -> ReferenceScore | None:
 
 
 def _collect_measured(loaded: LoadedRuns) -> Iterator[tuple[str, str, float, str]]:
-    """Yield task, policy, mean and source of what runs measured and nobody published."""
+    """Yield task, policy, mean and source of measured references that nobody published."""
     by_env = group_items(loaded.runs, lambda run: run.id.cell.env)
     for env, runs in sorted(by_env.items()):
         lacking = {
@@ -90,7 +90,7 @@ def _collect_measured(loaded: LoadedRuns) -> Iterator[tuple[str, str, float, str
 def find_reference_means(env: str, options: VerdictOptions) -> dict[str, tuple[float, str]]:
     """Return mean return and source of each known policy without training, by its name.
 
-    What was measured with the runs replaces what is published of another version of the task.
+    References measured with the runs replace those published for another version of the task.
     """
     published = {RANDOM: get_random_score(env), DO_NOTHING: get_do_nothing_score(env)}
     found = {name: score for name, score in published.items() if score is not None}
@@ -108,8 +108,8 @@ def get_recorded_endpoints(loaded: LoadedRuns) -> dict[str, int]:
 def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOptions:
     """Return options with an endpoint, the reason for this choice, and measured references.
 
-    An endpoint fixed before the runs is part of the plan. One chosen when results are known is a
-    search for significant results. Every page says which of the two it is.
+    An endpoint fixed before the runs is part of the plan. Choosing an endpoint when results are
+    known is a search for significant results. Every page says which of the two applies.
 
     Args:
         loaded: Runs of studies.
@@ -142,7 +142,7 @@ def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOption
 
 
 def describe_mixed_endpoints(loaded: LoadedRuns, options: VerdictOptions) -> str:
-    """Return a warning where runs were started with different endpoints; empty otherwise."""
+    """Return a warning if runs were started with different endpoints, or an empty string."""
     found = get_recorded_endpoints(loaded)
     if len(found) < 2:
         return ""

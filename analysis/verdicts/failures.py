@@ -158,7 +158,7 @@ def _impute_failed_runs(
 
 
 def _impute_run(failed: ExcludedRun, runs: Sequence[CompletedRun], bottom: float) -> CompletedRun:
-    """Return a run in the place of a failed one: at the bottom, and never above another run.
+    """Return a substitute for a failed run: at the bottom, and never above another run.
 
     Evaluations are those of the first of some complete runs of the task.
     """

@@ -104,7 +104,7 @@ class MutationVerdict:
 
 
 def judge_mutation(setting: MutationSetting, *, as_published_code: bool = False) -> MutationVerdict:
-    """Judge all mutants of a setting, by the paper or by its published code where they differ."""
+    """Judge all mutants of a setting, by the paper or, where they differ, by its published code."""
     names = list(dict.fromkeys(item.operator for item in setting.mutants))
     operators = tuple(_judge_operator(name, setting, as_published_code) for name in names)
     return MutationVerdict(

@@ -28,9 +28,9 @@ class VerdictOptions:
             scores, or to replace these.
         endpoint: Name of a `stats.endpoints.Endpoint`; empty for the one that the study's
             configuration fixed, or `final` if it fixed none.
-        endpoint_source: Who chose it, in words.
-        references: Task, policy without training, mean return and source of what was measured with
-            the runs of tasks that have no published references.
+        endpoint_source: Who chose the endpoint, in words.
+        references: Task, policy without training, mean return and source, measured with the runs
+            of tasks that have no published references.
         range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
     """

@@ -62,10 +62,10 @@ class LearningVerdict:
 def find_references(
     cell: StudyCell, runs: Sequence[CompletedRun] = (), *, untrained: bool = True
 ) -> tuple[ReferenceScore, ...]:
-    """Return the scores of policies without training on a task, those that are known.
+    """Return the known scores of policies without training on a task.
 
-    Evaluations of runs at step 0 are of untrained policies. What was measured with runs counts for
-    tasks without published scores.
+    Evaluations of runs at step 0 are of untrained policies. Measured scores are used for tasks
+    without published scores.
     """
     found = [
         ReferenceScore(name, moments_from_published(row), row.source)

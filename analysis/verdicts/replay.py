@@ -243,7 +243,7 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
 def _compare_frameworks(
     effects: Sequence[ablation.AblationVerdict],
 ) -> tuple[FrameworkAgreement, ...]:
-    """Compare each pair of frameworks in a setting, whatever their variants.
+    """Compare each pair of frameworks in a setting, regardless of their variants.
 
     Variants are ignored because a framework may lack an option that is part of the other's.
     """

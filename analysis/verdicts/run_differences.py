@@ -53,7 +53,7 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
 
 
 def _describe_imported_runs(group: ScoreGroup) -> str:
-    """Return how many runs of a framework another tool made, and what is not known of them."""
+    """Return how many runs of a framework were imported, and which facts about them are unknown."""
     sources = [run.imported for run in group.runs if run.imported is not None]
     if not sources:
         return ""

@@ -82,7 +82,7 @@ def state_pairs(
     failures: Sequence[FailureComparison],
     options: VerdictOptions,
 ) -> list[PairStatement]:
-    """State what is shown of the pairs of one family.
+    """Make the statement on each pair of one family.
 
     Args:
         pairs: Pairs of frameworks.
@@ -100,7 +100,7 @@ def state_pairs(
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
-        # Trainings that failed have no score below the threshold, and are failed runs all the same.
+        # Failed trainings have no score below the threshold, but count as failed runs.
         failed = any(failures[i].failed) or any(group.failed for group in pair)
         clean = failures[i].known and not failed
         if clean:

@@ -1,4 +1,4 @@
-"""Judge a study once: all verdicts, aggregates, curves and selections that are shown of it."""
+"""Judge a study once: all verdicts, aggregates, curves and selections that pages show."""
 
 import collections
 import dataclasses
@@ -81,7 +81,7 @@ class StudyVerdicts:
     """All verdicts on a study, and the selections of them that sections and figures show.
 
     The main variant of a study, algorithm and task is the one with the most runs, at one level of
-    alignment; the others are side experiments, such as interventions, and are reported apart.
+    alignment; the others are side experiments, such as interventions, and are reported separately.
 
     Attributes:
         groups: Final scores per setting and framework, in order.

@@ -70,7 +70,7 @@ class SuiteVerdict:
         p_tost: p-value of two one-sided tests of "differs by the margin or more".
         p_equivalence: The larger of `p_tost` and the bound on unobserved failures.
         margin: Margin of equivalence, in normalized score.
-        unlearned: Tasks in which not both frameworks are shown to have learned.
+        unlearned: Tasks in which a framework is not shown to have learned.
         left_out: Tasks that are not included, with the reason.
         failed: Failed runs of each, over all tasks; empty if unknown.
         p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
@@ -246,7 +246,7 @@ def select_suites_with_failed_runs(
 def _mark_unlearned(
     items: Iterable[SuiteVerdict], learning: Sequence[LearningVerdict]
 ) -> Iterator[SuiteVerdict]:
-    """Yield verdicts that say in which tasks not both frameworks are shown to have learned."""
+    """Yield verdicts with the tasks in which a framework is not shown to have learned."""
     learned = _collect_learned(learning)
     for item in items:
         unlearned = tuple(

@@ -135,7 +135,7 @@ class CrossedDesign:
 
     @property
     def shares(self) -> RecipeShares | None:
-        """Shares of what is left between frameworks; None unless each recipe is of a framework."""
+        """Shares of remaining differences; None unless each recipe belongs to a framework."""
         same = self.recipes == self.frameworks
         return estimate_recipe_shares(self.scores) if same else None
 

@@ -1,6 +1,6 @@
 """Tables of how each hyperparameter reaches each framework: `parallax alignment`.
 
-The rows are those that the translation of a run makes while it sets upstream's options. With
+The rows are recorded while a run's hyperparameters are translated to upstream options. With
 `--paper` the same rows become the tables of a paper's appendix; Tables 6 to 8 of the thesis are
 read only to mark where they differ from the values that the code passes.
 """
@@ -42,7 +42,7 @@ from parallax.harness.train.prepare import (
 ORIGINAL_RECIPE = "original"
 COMMON_ALIGNMENT, EXACT_ALIGNMENT = "common", "exact"
 EXAMPLE_TASKS = {"continuous": "HalfCheetah-v4", "discrete": "CartPole-v1"}
-"""Default tasks, whose action ranges are used, by the kind of an algorithm's actions."""
+"""Default tasks, whose action bounds are used, by action space."""
 THESIS_TABLE_NUMBERS = {
     name: cls.thesis_table for name, cls in ALGORITHMS.items() if cls.thesis_table
 }
@@ -62,11 +62,11 @@ each cell is one of:
   aligned   the unified value is passed to an option of the framework
   tied      the value follows from another option
   constant  the framework has no such option
-  emulated  Parallax does what the framework does not offer
+  emulated  the framework lacks the feature, and Parallax adds it
   patched   a declared patch changes the framework's constant
   rounded   the framework uses the next value that fits its update cycles
-  converted an intervention makes the framework use the value as the schema says
-A cell that ends in "recipe: VALUE" is not the recipe's value.
+  converted an intervention makes the framework use the value as the schema defines it
+A cell that ends in "recipe: VALUE" differs from the recipe, which has VALUE.
 
 example:
   parallax alignment --algorithms ppo --hps original --frameworks sb3,cleanrl"""
@@ -301,7 +301,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hps",
         type=split_names,
         metavar="A,B",
-        help="recipes of hyperparameters, such as original,sb3, or paths of YAML files with one "
+        help="recipes of hyperparameters: names such as original,sb3, or paths of YAML files "
         "(default: all)",
     )
     add_frameworks_argument(parser)
@@ -316,7 +316,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-patches",
         action="store_true",
-        help="refuse values that upstream fixes in place of patching its constants",
+        help="refuse a value that upstream hard-codes, instead of patching its constant",
     )
     parser.add_argument(
         "--env",
@@ -333,8 +333,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--options",
         action="store_true",
-        help="list upstream's options that no hyperparameter covers, with its default and the "
-        "value that runs have; takes neither --hps nor --alignment",
+        help="list upstream options that no hyperparameter covers, each with its default and its "
+        "value in runs; takes neither --hps nor --alignment",
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
 
@@ -345,13 +345,13 @@ def run(options: argparse.Namespace) -> int:
     frameworks = select_frameworks(options.frameworks)
     if options.options:
         if options.hps or options.alignment or options.paper:
-            raise SpecError("--options is about defaults: drop --hps, --alignment, --paper.")
+            raise SpecError("--options lists defaults: drop --hps, --alignment and --paper.")
         algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
         print(format_options(algorithms, options.env, frameworks, form))
         return 0
     if options.paper:
         if options.hps or options.alignment:
-            raise SpecError("--paper prints the original papers' values: drop --hps, --alignment.")
+            raise SpecError("--paper uses the original papers' values: drop --hps, --alignment.")
         algorithms = select_names("--algorithms", options.algorithms, list(THESIS_TABLE_NUMBERS))
         env = options.env or EXAMPLE_TASKS["continuous"]
         print(format_appendix(algorithms, env, frameworks, form))

@@ -20,7 +20,7 @@ RUNS_HELP = "a run folder, a study, or any folder between or above them"
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names of a comma-separated list, each once; argparse refuses one without names."""
+    """Return the names of a comma-separated list, each once; a list without names is an error."""
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:  # it would mean all of them
         raise argparse.ArgumentTypeError("names nothing: leave it out, or name at least one")
@@ -28,7 +28,7 @@ def split_names(text: str) -> list[str]:
 
 
 class ExtendNames(argparse.Action):
-    """Collects the names of an option that is given several times, each once."""
+    """Collects the names of a repeated option, each once."""
 
     def __call__(
         self,
@@ -73,7 +73,7 @@ def add_probe_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> None:
-    """Declare `--alignment` and `--hps` of commands that look at single updates.
+    """Declare `--alignment` and `--hps` of commands that measure single updates.
 
     Args:
         parser: Receives them.
@@ -82,22 +82,22 @@ def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> 
     parser.add_argument(
         "--alignment",
         choices=(*(["upstream"] if upstream else []), *ALIGNMENTS),
-        help=f"hyperparameters besides those that the measurement sets: {upstream}defaults: each "
-        "framework's own; common: those of a recipe where every framework has the option; exact: "
-        "those of a recipe, everywhere; lockstep: the same, in the reference form of the algorithm "
-        "(default: exact, or defaults where a framework is compared with itself)",
+        help=f"hyperparameters that the measurement does not set itself: {upstream}defaults: each "
+        "framework's own; common: the recipe's if every framework has the option; exact: always "
+        "the recipe's; lockstep: as exact, and the update in the algorithm's reference form "
+        "(default: exact, or defaults if a framework is compared with itself)",
     )
     parser.add_argument(
         "--hps",
         metavar="RECIPE",
         default=DEFAULT_RECIPE,
-        help="recipe of --alignment common, exact and lockstep, or the path of a YAML file with "
-        "one (default: %(default)s)",
+        help="recipe for --alignment common, exact and lockstep: a name, or the path of a YAML "
+        "file (default: %(default)s)",
     )
 
 
 def choose_alignment(options: argparse.Namespace, compares_frameworks: bool) -> str:
-    """Return the level of alignment that was given, or the usual one.
+    """Return the given alignment level, or the default one.
 
     A framework is compared with itself at its own defaults, as a release may change them.
     """
@@ -115,7 +115,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="run code that stored runs name (tasks, adapters, interpreters) without asking",
+        help="do not ask before running code that stored runs name (tasks, adapters, interpreters)",
     )
 
 
@@ -126,7 +126,7 @@ def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
         "--acceleration",
         choices=[*names, CUDA, *(f"{CUDA}+{name}" for name in names)],
         metavar="NAME",
-        help=f"compare the one framework with itself, accelerated in this way: {', '.join(names)}; "
+        help=f"compare one framework with itself under this acceleration: {', '.join(names)}; "
         f"{CUDA} compares the CPU with a GPU, and {CUDA}+NAME both on a GPU",
     )
 
@@ -176,7 +176,7 @@ def find_script_side(path: Path, frameworks: Sequence[str], algorithm: str) -> i
 
     Args:
         path: The copy, for the message.
-        frameworks: Names of frameworks; the last one that runs scripts is meant.
+        frameworks: Names of frameworks; the last one that runs scripts is chosen.
         algorithm: Name of the algorithm.
 
     Raises:
@@ -193,20 +193,20 @@ def check_output_folders(paths: Iterable[Path | None]) -> None:
     """Check before anything is measured that output files can be written.
 
     Args:
-        paths: The files; None for those that are not wanted.
+        paths: The files; None for files that are not requested.
 
     Raises:
         SpecError: The folder of a file does not exist, or the file is a folder or a device.
     """
     for path in paths:
         if path is not None and not path.absolute().parent.is_dir():
-            raise SpecError(f"{path}: the folder {path.parent} is not there.")
+            raise SpecError(f"{path}: the folder {path.parent} does not exist.")
         if path is not None and path.exists() and not path.is_file():
             raise SpecError(f"{path} is no regular file: name another one.")
 
 
 def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = ()) -> None:
-    """Write all files or none; texts in Markdown `pages` may come from a file of somebody else.
+    """Write all files or none; texts in Markdown `pages` may come from untrusted files.
 
     Raises:
         SpecError: One cannot be written.
@@ -221,7 +221,7 @@ def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = (
 
 
 def select_names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Return the names that an option gives, or all known ones where it is not given."""
+    """Return the names that an option gives, or all known names without the option."""
     for name in given or ():
         if name not in known:
             raise SpecError(format_unknown_name(f"{option} {name}", name, known))
@@ -239,5 +239,5 @@ def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> 
     names = select_names(option, given, known)
     if len(names) != 1:
         example = f"{option} {known[0]}" if known else option
-        raise SpecError(f"{option} must name one, not {len(names)}, such as {example}.")
+        raise SpecError(f"{option} takes one name, not {len(names)}, such as {example}.")
     return names[0]

@@ -1,6 +1,6 @@
-"""`parallax bugs`: brings bugs of released versions back and asks the probes about them.
+"""`parallax bugs`: reintroduces bugs of released versions and tests whether probes detect them.
 
-A bug's old expression is put into today's code as an intervention (`released_bugs.yaml` beside each
+An intervention puts a bug's old expression into the current code (`released_bugs.yaml` beside each
 adapter). Probes are measured without and with it. A bug is *found* if any answer changes, and
 *named* if the answer of a probe that should see it changes.
 """
@@ -38,7 +38,7 @@ SILENT, FALSE_ALARM = "silent", "false alarm"
 FAILED, NOT_DRIVEN = "failed", "not driven"
 _EPILOG = """\
 exit codes:
-  0  every bug that is driven is found, and every negative control is silent
+  0  every bug that can be reintroduced is found, and every negative control is silent
   1  a bug is missed, a control is not silent, or a measurement failed
   2  bad input
 
@@ -58,12 +58,12 @@ class BugCase:
 
     @property
     def is_driven(self) -> bool:
-        """Return whether the entry can bring the bug back."""
+        """Return whether the entry can reintroduce the bug."""
         return bool(self.bug.source or self.bug.set)
 
     @property
     def is_control(self) -> bool:
-        """Return whether the change is one that no probe should see."""
+        """Return whether no probe should detect the change."""
         return self.release.control
 
     @property
@@ -74,7 +74,7 @@ class BugCase:
 
     @property
     def expected_probes(self) -> tuple[str, ...]:
-        """Return the probes of this algorithm that should see the bug."""
+        """Return the probes of this algorithm that should detect the bug."""
         start = f"{self.algorithm}."
         return tuple(name for name in self.release.seen_by if name.startswith(start))
 
@@ -200,7 +200,7 @@ def _judge_change(case: BugCase, changed: Sequence[str], failed: str) -> tuple[s
     if set(changed) & set(case.expected_probes):
         return NAMED, ""
     if changed:
-        return FOUND, "the probes that ask about it do not change"
+        return FOUND, "the probes that should detect it do not change"
     if failed:
         return FAILED, failed
     return MISSED, case.release.blind or "no answer changes"
@@ -244,14 +244,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--expected-only",
         action="store_true",
-        help="measure only the probes that should see a bug: faster, and it says only whether a "
-        "bug is named",
+        help="measure only the probes that should detect a bug: faster, but reports only whether "
+        "a bug is named",
     )
     add_file_argument(
         parser,
         "--json",
-        "write the outcomes to this JSON file, after each algorithm; outcomes of other bugs "
-        "that it holds stay",
+        "write the outcomes to this JSON file, after each algorithm; the file's outcomes of "
+        "other bugs stay",
     )
     add_file_argument(parser, "--markdown", "write the outcomes to this Markdown page")
     add_file_argument(parser, "--answers", "read outcomes from a file of --json; run nothing")

@@ -33,7 +33,7 @@ def list_group_options() -> dict[str, list[str]]:
 
 
 DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")
-"""Settings of the group `diagnosis`; all others are those of a check."""
+"""Settings of the group `diagnosis` itself; all other settings belong to a check."""
 
 
 def read_group_option(group: str, name: str) -> Mapping[str, Any]:
@@ -99,16 +99,16 @@ TOP_KEYS = frozenset(
 
 
 def explain_unknown_option(name: str, algorithm: str) -> str:
-    """Return the message for an option that does not exist, with the one that was meant.
+    """Return the message for an unknown option, with the option that was probably meant.
 
     Args:
-        name: What was typed before the equals sign.
-        algorithm: The algorithm that would be trained, whose hyperparameters come first.
+        name: Text before the equals sign.
+        algorithm: The algorithm that would be trained; its hyperparameters come first.
     """
     group, _, field = name.rpartition(".")
     if group in GROUP_KEYS:
         keys = ", ".join(f"{group}.{key}" for key in GROUP_KEYS[group])
-        task = f" An argument of the task itself is set with env.kwargs.{field}."
+        task = f" Set an argument of the task itself with env.kwargs.{field}."
         return f"{name} is not known: {group} has {keys}.{task if group == 'env' else ''}"
     if group == "hyperparameters" and describe_owning_algorithms(field):
         return f"{name} {describe_owning_algorithms(field)}"

@@ -54,7 +54,7 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
 
 
 def check_composed_keys(config: DictConfig) -> None:
-    """Check that a composed configuration has no unused keys; the error names the first."""
+    """Check that a composed configuration has no unused keys; the error names the first one."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
     swept: Any = (
         OmegaConf.to_container(HydraConfig.get(), resolve=False)
@@ -74,7 +74,7 @@ def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) 
         references: Dotted names that other values refer to.
 
     Raises:
-        SpecError: A key has no meaning; the message names it and the one that was probably meant.
+        SpecError: A key is unused; the message names it and the key that was probably meant.
     """
     used = set(references)
     unknown = [name for name in values if name not in TOP_KEYS and not _is_used(name, used)]
@@ -121,7 +121,7 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     try:
         flat["script"] = read_own_script(Path(str(path)).expanduser()) if path else None
     except RuntimeError:
-        raise SpecError(f"script={path}: ~ names no user's folder here: write a path.") from None
+        raise SpecError(f"script={path}: ~ cannot be expanded: give a full path.") from None
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
         raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
@@ -139,18 +139,18 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
 
 
 def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
-    """Raise `SpecError` where a run would have a recipe's name and other values."""
+    """Raise `SpecError` if a run would have a recipe's name but other values."""
     known = algorithm in ALGORITHMS and name in list_recipe_names(algorithm)
     if known and read_recipe(algorithm, name) != values:
         raise SpecError(
-            f"hps={name} would be a name without the recipe's values: choose the recipe with "
-            f"hps={name}, or in a file with `override /hps: {name}` among its defaults, and other "
-            "values with hyperparameters.NAME=VALUE. A recipe of your own has a name of its own."
+            f"hps={name} names a recipe, but the run has other values. Choose the recipe with "
+            f"hps={name}, or in a file with `override /hps: {name}` in its defaults; change "
+            "values with hyperparameters.NAME=VALUE. Your own recipe needs its own name."
         )
 
 
 def _check_recipe(algorithm: str, name: str) -> None:
-    """Raise `SpecError` with file and line where the recipe holds the wrong value."""
+    """Raise `SpecError` with the file and line of a wrong value in the recipe."""
     if algorithm in ALGORITHMS and name in list_recipe_names(algorithm):
         load_recipe(algorithm, name)
 

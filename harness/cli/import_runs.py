@@ -52,7 +52,7 @@ examples:
   parallax import export.csv --columns step=Step --wide '{algorithm}_seed{seed} - {_}'
 
 formats: {formats}.
-Whatever no option, pattern or file states is recorded as unknown."""
+Settings that no option, pattern or file states are recorded as unknown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with files")
     add("--format", choices=tuple(FORMATS), help="only this kind of file (default: by name)")
-    add("--study", default="imported", help="study that the runs join (default: %(default)s)")
+    add("--study", default="imported", help="study to add the runs to (default: %(default)s)")
     add("--results-dir", type=Path, default=Path("results"), help="default: %(default)s")
-    add("--pattern", help="meaning of the last folders of a path: '{algorithm}/{env}_{seed}'")
+    add("--pattern", help="what the last folders of a path mean: '{algorithm}/{env}_{seed}'")
     for name in FIELDS:
         kind = int if name == "seed" else str
         add(_format_option(name), dest=name, type=kind, help=f"{name} of all runs")
@@ -73,21 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--columns",
         metavar="ROLE=NAME,...",
         default="",
-        help=f"the file's names of {', '.join(_ROLES)}",
+        help=f"names that the file's columns have, for {', '.join(_ROLES)}",
     )
-    add("--wide", metavar="PATTERN", help="tables with a column for each run: pattern of its name")
+    add("--wide", metavar="PATTERN", help="column names of tables with one column per run")
     add(
         "--empty-returns",
         choices=EMPTY_RETURNS,
         default="refuse",
-        help="meaning of a row with a step and no return: fail (the training had diverged), skip "
-        "(not evaluated); %(default)s leaves the run out (default). NaN always means diverged",
+        help="meaning of a row with a step but no return: fail (the training had diverged), skip "
+        "(not evaluated); %(default)s omits the run (default). NaN always means diverged",
     )
     add(
         "--returns",
         choices=RETURN_KINDS,
-        help="origin of the returns, where the file does not say; only evaluations are compared "
-        "with runs trained here",
+        help="origin of the returns, if the file does not state it; only evaluations are compared "
+        "with runs that Parallax trained",
     )
     add(
         "--every",
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help=f"setting of all runs: hyperparameters.NAME, {', '.join(_SETTINGS)}; may be repeated",
     )
-    add("--dry-run", action="store_true", help="show what would be imported, and write nothing")
+    add("--dry-run", action="store_true", help="show what would be imported, without writing files")
 
 
 def _format_option(field: str) -> str:
@@ -208,7 +208,7 @@ def _check_setting(name: str, value: Any) -> Any:
 def _check_hyperparameter(name: str, algorithm: str | None) -> None:
     if algorithm not in ALGORITHMS:
         if not name.isidentifier():
-            raise SpecError(f"--set hyperparameters.{name}: it is no name.")
+            raise SpecError(f"--set hyperparameters.{name}: {name!r} is not a valid name.")
         return
     known = list(ALGORITHMS[algorithm].__dataclass_fields__)
     if name not in known:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="only these changes")
+    add("names", nargs="*", metavar="NAME", help="only changes with these names")
     add(
         "--kind",
         choices=(CHANGES, MUTANTS, USER_FAULTS),
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list",
         action="store_true",
         help="changes: also show the changed source and the probe answers that prove each change; "
-        "mutants: print each with what it changes, not counts",
+        "mutants: print each mutant and its change, not counts",
     )
     add("--json", action="store_true", help="print changes or mutants as JSON")
     operators = "; ".join(f"{name}: {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operators",
         type=split_names,
         metavar="A,B",
-        help=f"only these operators of mutants or user faults (default: all); those of mutants "
+        help=f"only these operators of mutants or user faults (default: all); operators of mutants "
         f"are {operators}",
     )
     study = parser.add_argument_group("with --kind user-faults and --algorithms").add_argument

@@ -39,7 +39,7 @@ from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, MAX_UPDAT
 from parallax.harness.probes.experiments import AlignmentLevel
 
 MIN_PLOTTED_DISTANCE = 1e-17
-"""Plotted instead of a difference of 0, which a logarithmic axis cannot show."""
+"""Value plotted for a difference of 0, which a logarithmic axis cannot show."""
 DISTANCE_LABEL = "largest difference of a weight,\nas a share of the largest weight"
 _EPILOG = """\
 exit codes:
@@ -61,14 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--interventions",
         metavar="A,B",
-        help="interventions of the first and of the second framework; none for no change, + joins "
-        "several (default: none,none)",
+        help="interventions of the first and the second framework; `none` is no change, and + "
+        "combines several (default: none,none)",
     )
     add(
         "--updates",
         type=int,
         default=200,
-        help=f"updates, at most {MAX_UPDATES} (default: %(default)s)",
+        help=f"number of updates, at most {MAX_UPDATES} (default: %(default)s)",
     )
     add(
         "--float64", action="store_true", help="train in float64, where rounding errors are smaller"
@@ -76,14 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--shared",
         action="store_true",
-        help="draw a new minibatch for each update from one stream of transitions that both get; "
-        "without it both train on the same minibatch again and again",
+        help="draw a new minibatch for each update from a stream of transitions that both share; "
+        "without this option both train on one minibatch repeatedly",
     )
     add_file_argument(
         parser,
         "--script",
-        "run your own copy of a CleanRL script in place of the wheel's, in the last framework that "
-        "is cleanrl; --frameworks cleanrl compares it with the wheel's",
+        "run your own copy of a CleanRL script instead of the wheel's, in the last framework that "
+        "is cleanrl; --frameworks cleanrl compares the copy with the wheel's script",
     )
     add_acceleration_argument(parser)
     add_level_arguments(parser)
@@ -178,7 +178,7 @@ def _format_distance(item: WeightDistance) -> str:
 
 
 def format_lockstep_verdict(result: LockstepResult) -> str:
-    """Return whether two implementations are equal, and where they first differ, in sentences."""
+    """Return sentences on whether two implementations are equal, and where they first differ."""
     last = result.distances[-1]
     if result.divergence is None:
         return _format_equality(result) + _format_behavior_difference(result)
@@ -193,13 +193,13 @@ def format_lockstep_verdict(result: LockstepResult) -> str:
         if equal
         else "The weights differ from the first compared update on.",
         f"At update {last.updates} the {last.network} differs by {last.difference:.2g} of its "
-        f"largest weight; rounding alone makes {last.rounding:.2g}.",
+        f"largest weight; rounding alone causes {last.rounding:.2g}.",
     ]
     if result.probes:
         lines.append(f"Probes with different answers: {', '.join(result.probes)}.")
     else:
         lines.append(
-            "No probe of a single update finds the difference. Compare when updates happen: "
+            "No probe of a single update finds the difference. Compare the timing of updates: "
             f"parallax probe --algorithms {result.algorithm} --probe counts"
         )
     return "\n".join(lines)
@@ -209,14 +209,14 @@ def _format_behavior_difference(result: LockstepResult) -> str:
     if result.divergence_point is None:
         return ""
     if result.variant:
-        names = ", ".join(result.probes) or "none of one update"
+        names = ", ".join(result.probes) or "none"
         return (
             f"\nBut with {result.variant} they differ, from {result.divergence_point}. "
             f"Probes with different answers: {names}."
         )
     return (
-        f"\nBut they act differently, from {result.divergence_point}. Here that has no effect, as "
-        "both receive the same scripted data; in a real environment they would learn from other "
+        f"\nBut they act differently, from {result.divergence_point}. This has no effect here, as "
+        "both receive the same scripted data; in a real environment they would collect different "
         "data."
     )
 
@@ -236,8 +236,8 @@ def _format_equality(result: LockstepResult) -> str:
     )
     if wide is not None:
         text += (
-            f" From update {wide.updates} on this says little: copies that start one bit apart "
-            f"differ by {wide.rounding:.2g} of the largest weight there."
+            f" From update {wide.updates} on this is weak evidence: there, copies that start one "
+            f"bit apart differ by {wide.rounding:.2g} of the largest weight."
         )
     return text
 
@@ -276,7 +276,7 @@ def render_distance_figure(result: LockstepResult) -> str:
 
 
 def plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> None:
-    """Plot what counts as rounding, and the distance of copies that differ in one bit."""
+    """Plot the bound for rounding errors, and the distance of copies that differ in one bit."""
     from parallax.harness.probes.figures import PAPER_COLOR
 
     updates = [item.updates for item in distances]

@@ -2,8 +2,8 @@
 
 A command is a module with `add_arguments(parser)` and `run(options)`, which returns an exit code. A
 module with several commands has `add_NAME_arguments` and `run_NAME` for each of them. Help is
-printed from the table: only the module of the command that runs is imported. Commands raise
-`SpecError`, with the remedy, where a name, option or file cannot be used; the driver prints it.
+printed from the table: only the module of the command that runs is imported. If a name,
+option or file cannot be used, a command raises `SpecError` with the remedy; the driver prints it.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ class Command:
     """One command.
 
     Attributes:
-        words: What is typed after `parallax`: a name, or a group and a name.
-        module: Where it is implemented; after a colon, which command of that module it is.
+        words: Words to type after `parallax`: a name, or a group and a name.
+        module: Module that implements it; after a colon, the command of that module.
         summary: One line of help.
     """
 
@@ -36,7 +36,7 @@ class Command:
 
     @property
     def group(self) -> str:
-        """The group that it is in; empty for commands at the top."""
+        """Group of the command; empty for commands at the top."""
         return self.words.rpartition(" ")[0]
 
     @property
@@ -46,7 +46,7 @@ class Command:
 
     @property
     def takes_overrides(self) -> bool:
-        """Return whether its words are Hydra's overrides, which argparse cannot read."""
+        """Return whether its arguments are Hydra overrides, which argparse cannot parse."""
         return self.words == "train"
 
 
@@ -78,12 +78,12 @@ COMMANDS = (
     Command(
         "bugs",
         f"{_CLI}.bugs",
-        "Brings bugs of released versions back and reports which of them the probes see",
+        "Reintroduces bugs of released versions and reports which of them the probes detect",
     ),
     Command(
         "versions",
         f"{_CLI}.versions",
-        "Measures releases of a framework and reports which answer changed between which of them",
+        "Probes several releases of a framework and reports which answers changed, and when",
     ),
     Command(
         "lockstep",
@@ -94,24 +94,24 @@ COMMANDS = (
     Command(
         "why",
         f"{_CLI}.why",
-        "Says in one answer what is known about why two implementations differ",
+        "Explains why two implementations differ: settings, updates, first divergence, returns",
     ),
     Command(
         "triage",
         f"{_CLI}.triage",
-        "Says whether a new version of an implementation learns as the old one: probes, lockstep, "
-        "trainings",
+        "Tests whether a new version of an implementation learns like the old one: runs probes, "
+        "lockstep and trainings",
     ),
     Command(
-        "alignment", f"{_CLI}.alignment", "Shows how each hyperparameter reaches each framework"
+        "alignment", f"{_CLI}.alignment", "Shows how each framework receives each hyperparameter"
     ),
     Command(
         "import",
         f"{_CLI}.import_runs",
-        "Makes run folders of runs that other tools made, so that verdicts compare them",
+        "Converts runs of other tools to run folders, so that verdicts compare them",
     ),
     Command(
-        "status", f"{_SLURM}:status", "Counts a study's runs by state and says what is missing"
+        "status", f"{_SLURM}:status", "Counts a study's runs by state and lists incomplete ones"
     ),
     Command(
         "run watch",
@@ -159,7 +159,7 @@ COMMANDS = (
     Command(
         "study ablation",
         f"{_ANALYSIS}.questions:ablation",
-        "Measures what each intervention does to the return, and how much of a gap it explains",
+        "Measures the effect of each intervention on the return, and how much of a gap it explains",
     ),
     Command(
         "study replay", f"{_ANALYSIS}.questions:replay", "Compares the replay strategies of a study"
@@ -182,7 +182,7 @@ COMMANDS = (
     Command(
         "intervention list",
         f"{_CLI}.interventions",
-        "Lists what a run can be trained with: single changes, artificial bugs, user mistakes",
+        "Lists changes to train a run with: single edits, artificial bugs, user mistakes",
     ),
     Command(
         "mutation test",
@@ -199,8 +199,8 @@ COMMANDS = (
         f"{_CLI}.mutation:detectors",
         "Measures which tool (probes, diagnosis, returns, conformance) catches which injected bug",
     ),
-    Command("new adapter", f"{_CLI}.new_adapter", "Writes the files of an adapter for a framework"),
-    Command("new algorithm", f"{_CLI}.new_algorithm", "Writes the files of another algorithm"),
+    Command("new adapter", f"{_CLI}.new_adapter", "Writes the files of a new framework adapter"),
+    Command("new algorithm", f"{_CLI}.new_algorithm", "Writes the files of a new algorithm"),
     Command(
         "new recipe",
         f"{_CLI}.new_recipe",
@@ -209,7 +209,7 @@ COMMANDS = (
     Command(
         "slurm resubmit",
         f"{_SLURM}:resubmit",
-        "Submits the runs of a study again that are neither complete nor queued",
+        "Resubmits all runs of a study that are neither complete nor queued",
     ),
     Command("slurm cancel", f"{_SLURM}:cancel", "Cancels the queued and running jobs of a study"),
 )
@@ -220,7 +220,7 @@ OLD_COMMANDS = {
     "run validate": "status --files",
     "study merge": "study pack",
 }
-"""Earlier spellings, which still work."""
+"""Old names of commands, which still work."""
 GROUPS = {
     "run": "run folders",
     "study": "statistics, figures and files of a study",
@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: The command line; that of the process if None.
+        arguments: The command line; `sys.argv[1:]` if None.
 
     Returns:
         The exit code: 0 for success, 1 where runs failed or answers differ, 2 for bad input, 130
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names can be any bytes
-    os.environ["MPLBACKEND"] = "agg"  # figures are files, and another backend may not be there
+    os.environ["MPLBACKEND"] = "agg"  # figures are files, and other backends may be missing
     try:
         code = dispatch_command(words)
         sys.stdout.flush()
@@ -308,7 +308,7 @@ def dispatch_command(words: Sequence[str]) -> int:
 
 
 def replace_old_command(words: Sequence[str]) -> list[str]:
-    """Return a command line with an earlier spelling of a command replaced by today's."""
+    """Return a command line with the old name of a command replaced by the current one."""
     for old, new in OLD_COMMANDS.items():
         own = old.split()
         if list(words[: len(own)]) == own:
@@ -355,7 +355,7 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
 
     Args:
         command: Any command but `train`, which Hydra parses.
-        module: Its module, where it is imported already.
+        module: Its module, if it is already imported.
     """
     import argparse
     import difflib

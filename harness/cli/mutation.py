@@ -1,4 +1,4 @@
-"""`parallax mutation`: faulty agents in test scenarios, and which detector notices which fault."""
+"""`parallax mutation`: test scenarios for faulty agents, and detectors of injected faults."""
 
 import argparse
 import functools
@@ -114,12 +114,12 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="verdicts of the probes, as benchmarks/mutants.py writes them",
+        help="file of probe verdicts that benchmarks/mutants.py wrote",
     )
     add_file_argument(
         parser,
         "--conformance",
-        "also run the conformance suite on the mutants of the study; verdicts are appended to "
+        "also run the conformance suite on the study's mutants; verdicts are appended to "
         "this file, and mutants that are in it are not run again",
     )
     add(
@@ -127,7 +127,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
         type=make_number_parser(0, 100_000),
         default=20,
         metavar="N",
-        help="random mutants for --conformance where no study is given (default: %(default)s)",
+        help="number of random mutants for --conformance without a study (default: %(default)s)",
     )
     add(
         "--training-seconds",
@@ -141,7 +141,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_detectors(options: argparse.Namespace) -> int:
-    """Print what each detector notices of each mutant."""
+    """Print which detector notices which mutant."""
     probed = _read_probe_verdicts(options.mutants)
     runs, unused = detectors.read_setting_runs(options.results) if options.results else ({}, {})
     trained = detectors.judge_trainings(runs, options.training_seconds)

@@ -89,15 +89,15 @@ def check_module_name(name: str) -> None:
     if not _NAME_PATTERN.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
             f"NAME={name} must be lower-case letters, digits and underscores, up to 20, with a "
-            "letter first, and no word of Python's own."
+            "letter first, and no Python keyword."
         )
 
 
 def check_checkout(root: Path, otherwise: str = "") -> Path:
-    """Return the `pyproject.toml` of a checkout; `otherwise` ends the message where it is none."""
+    """Return the `pyproject.toml` of a checkout; `otherwise` ends the message if there is none."""
     project = root / "pyproject.toml"
     if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-rl":
-        raise SpecError(f"--in {root} is no checkout of this project. Name one{otherwise}.")
+        raise SpecError(f"--in {root} is not a checkout of this project. Name one{otherwise}.")
     return project
 
 
@@ -163,7 +163,7 @@ class AdapterSkeleton:
         return "".join(part.capitalize() for part in self.name.split("_")) + "Adapter"
 
     def make_files(self, recipes: str) -> dict[str, str]:
-        """Return content by path from the project's root, the folder of recipes too."""
+        """Return the contents by path from the project's root, including the folder of recipes."""
         content = {
             f"{self.folder}/__init__.py": self.fill("adapter.py"),
             f"{self.folder}/settings.py": self.make_settings(),
@@ -223,8 +223,8 @@ class AdapterSkeleton:
         ).rstrip()
 
     def make_recipe(self, algorithm: str) -> str:
-        """Return the papers' values, each marked to be replaced by the framework's own."""
-        lines = [f"# TODO: {self.name}'s own defaults, each with the place where it stands."]
+        """Return the papers' values, each marked for replacement by the framework's own."""
+        lines = [f"# TODO: {self.name}'s own defaults, each with its source."]
         for line in find_recipe_files(algorithm)["original"].read_text().splitlines():
             value, comment, _ = line.partition("  # ")
             if comment:
@@ -237,7 +237,7 @@ def add_entry_point(pyproject: str, group: str, entry: str) -> str:
 
     Args:
         pyproject: Its text.
-        group: The group of the entry point; its table comes last where there is none.
+        group: The group of the entry point; a missing table is added at the end.
         entry: The line to add.
     """
     heading = f'[project.entry-points."{group}"]'

@@ -1,7 +1,7 @@
-"""`parallax new algorithm NAME`: the skeleton of another algorithm.
+"""`parallax new algorithm NAME`: the skeleton of a new algorithm.
 
-It is a description, recipes, and settings for each framework that is named: a function in the
-adapter's `settings.py` in a checkout of this project, a module in a separate package.
+The skeleton has a description, recipes, and settings for each named framework. Settings are a
+function in the adapter's `settings.py`, or with `--package` a module in a separate package.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--actions",
         choices=["continuous", "discrete"],
         default="continuous",
-        help="action space of the tasks that it can learn (default: %(default)s)",
+        help="action space of the tasks that it can solve (default: %(default)s)",
     )
     add_frameworks_argument(parser, "adapters that implement it, such as sb3,skrl (default: none)")
     parser.add_argument(
@@ -204,7 +204,7 @@ def _make_recipes(folder: str, family: str, frameworks: Sequence[str]) -> dict[s
 
 def _make_recipe(recipe: str, values: Mapping[str, object]) -> str:
     whose = "the paper's values" if recipe == "original" else f"{recipe}'s own defaults"
-    lines = [f"# TODO: {whose}, each with the place where it stands."]
+    lines = [f"# TODO: {whose}, each with its source."]
     return "\n".join(
         [*lines, *(f"{name}: {_format_value(values[name])}  # TODO" for name in values), ""]
     )

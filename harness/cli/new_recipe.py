@@ -42,12 +42,12 @@ examples:
 
 @dataclasses.dataclass(frozen=True)
 class TranslatedRecipe:
-    """A Zoo entry in the terms of this project.
+    """A Zoo entry, translated to this project's names.
 
     Attributes:
         hyperparameters: All hyperparameters of the algorithm.
-        origins: The Zoo's own entry behind each hyperparameter that it sets.
-        overrides: Options of `parallax train` that belong to the entry and are no hyperparameters.
+        origins: The Zoo's own entry for each hyperparameter that it sets.
+        overrides: Options of `parallax train` in the entry that are not hyperparameters.
         untranslated: Entries that have no counterpart, with the reason.
     """
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="hyperparams/<algorithm>.yml of the Zoo")
+    add("file", type=Path, metavar="FILE", help="the Zoo's hyperparams/<algorithm>.yml")
     add(
         "--algorithms",
         dest="algorithm",
@@ -70,20 +70,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[name for name in ALGORITHMS if "sb3" in find_recipe_files(name)],
         help="the algorithm of the file",
     )
-    add("--env", required=True, metavar="TASK", help="entry of the file")
+    add("--env", required=True, metavar="TASK", help="task whose entry is read from the file")
     add("--name", required=True, help="name of the recipe: hps=NAME")
     add("--output", required=True, type=Path, metavar="FOLDER", help="folder for --config-dir")
     add(
         "--partial",
         action="store_true",
-        help="write the recipe although some entries have no counterpart",
+        help="write the recipe even if some entries have no counterpart",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the recipe, and print the command that trains with it."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", options.name):
-        raise SpecError(f"--name {options.name!r} must be a name that can name a file.")
+        raise SpecError(f"--name {options.name!r} must be a valid file name.")
     found = translate_zoo_entry(options.algorithm, read_zoo_entry(options.file, options.env))
     lines = [f"  {name} ({reason})" for name, reason in found.untranslated.items()]
     if lines and not options.partial:
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     folder = options.output
     recipe = folder / "hyperparameters" / options.algorithm / f"{options.name}.yaml"
     if recipe.exists():
-        raise SpecError(f"{recipe} is there already: choose another --name.")
+        raise SpecError(f"{recipe} already exists: choose another --name.")
     head = (
         f"# {options.file.name} of RL Baselines3 Zoo, {options.env}; the rest as Stable-Baselines3."
     )
@@ -145,7 +145,7 @@ def read_zoo_entry(path: Path, env: str) -> dict[str, Any]:
 
 
 def translate_zoo_entry(algorithm: str, entry: Mapping[str, Any]) -> TranslatedRecipe:
-    """Translate an entry; values that it omits are Stable-Baselines3's defaults."""
+    """Translate an entry; omitted values are Stable-Baselines3's defaults."""
     return _EntryTranslator(algorithm, entry).translate()
 
 
@@ -209,7 +209,7 @@ class _EntryTranslator:
         if isinstance(value, str):
             number = _parse_literal(value)
             if number is _NO_LITERAL:
-                return "it is no number"
+                return "it is not a number"
             value = number
         self._values[field] = value
         self._origins[field] = f"{name} {self._entry[name]}"
@@ -236,7 +236,7 @@ class _EntryTranslator:
 
     def _translate_rollout_steps(self, name: str, value: Any) -> str:
         if not isinstance(value, int):
-            return "it is no whole number"
+            return "it is not a whole number"
         reason = self._set("rollout_steps", name, value * self._n_envs)
         if not reason:
             self._origins["rollout_steps"] = f"n_steps {value} of each of n_envs {self._n_envs}"
@@ -275,7 +275,7 @@ class _EntryTranslator:
         """Set the start of a learned temperature: `auto` or `auto_0.1`."""
         found = re.fullmatch(r"auto(?:_([\d.eE+-]+))?", str(value))
         if not found:
-            return "the temperature is learned here, and never fixed"
+            return "the temperature is always learned here"
         return self._set("initial_temperature", name, float(found[1] or 1.0))
 
     def _translate_noise(self, name: str, value: Any) -> str:
@@ -296,7 +296,7 @@ class _EntryTranslator:
         return "" if value == "MlpPolicy" else "only MlpPolicy has a counterpart"
 
     def _translate_policy_kwargs(self, name: str, value: Any) -> str:
-        """Set the layers; list every other argument by name."""
+        """Set the layers; list all other arguments by name."""
         arguments = _parse_call(value)
         if arguments is None:
             return "it cannot be read as dict(name=value, ...)"
@@ -315,7 +315,7 @@ class _EntryTranslator:
                 return "policy and value network have the same layers here"
             layers = list(different.pop())
         if not isinstance(layers, list) or not all(isinstance(size, int) for size in layers):
-            return "it is no list of layers"
+            return "it is not a list of layers"
         self._values["hidden_sizes"] = layers
         self._origins["hidden_sizes"] = f"policy_kwargs net_arch {layers}"
         return ""

@@ -41,8 +41,8 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FOLDER | episodes=N | seed=N | env.x=y",
         help="run folders, or folders above them; then the number of episodes, the seed of their "
-        "initial states, and keyword arguments of the task. Without these the last evaluation of "
-        "each run is repeated and compared",
+        "initial states, and keyword arguments of the task. With folders alone, the last "
+        "evaluation of each run is repeated and compared",
     )
     add_file_argument(parser, "--output", "write all returns as CSV")
     add_trust_argument(parser)
@@ -70,7 +70,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax policy export`."""
-    parser.add_argument("words", nargs="+", metavar="FOLDER", help="run folders, or folders above")
+    parser.add_argument("words", nargs="+", metavar="FOLDER", help="run folders, or parent folders")
     parser.add_argument(
         "--output", type=Path, default=Path("exported"), help="folder (default: %(default)s)"
     )
@@ -88,7 +88,7 @@ def run_export(options: argparse.Namespace) -> int:
     for target, count in collections.Counter(targets.values()).items():
         if count > 1:
             first, second, *_ = (folder for folder, other in targets.items() if other == target)
-            raise SpecError(f"{first} and {second} would both be {target}: export them one by one.")
+            raise SpecError(f"{first} and {second} would both be {target}: export them separately.")
     for answer in run_action("export", runs, {"targets": targets}):
         is_normalized = runs[Path(answer["folder"])].wrappers == "normalized"
         failed += _print_answer(answer, f"{answer.get('file')}{_NORMALIZED * is_normalized}")
@@ -153,28 +153,28 @@ def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
         name, _, text = word.partition("=")
         try:
             value = yaml.safe_load(text)
-        # A tag or a notation may stand for an impossible value, such as 2000-99-99.
+        # YAML tags and dates can denote impossible values, such as 2000-99-99.
         except (yaml.YAMLError, RecursionError, *DECODE_ERRORS) as error:
-            raise SpecError(f"{word}: the value cannot be read.") from error
+            raise SpecError(f"{word}: the value cannot be parsed.") from error
         if name.startswith("env.") and name.removeprefix("env.").isidentifier():
             if isinstance(value, list | dict) or not is_plain_value(value):
-                raise SpecError(f"{word}: a finite number, a word, true or false is needed.")
+                raise SpecError(f"{word}: give a finite number, a word, true or false.")
             found["env"][name.removeprefix("env.")] = value
         elif name in ("episodes", "seed"):
             least, most = (1, _MAX_EPISODES) if name == "episodes" else (0, 2**53)
             if type(value) is not int or not least <= value <= most:
-                raise SpecError(f"{word}: a whole number from {least} to {most:,} is needed.")
+                raise SpecError(f"{word}: give a whole number from {least} to {most:,}.")
             found[name] = value
         else:
             raise SpecError(
-                f"{word}: the conditions are episodes=N, seed=N and env.NAME=VALUE; a folder whose "
-                "name holds an equals sign is named as ./NAME/."
+                f"{word}: use episodes=N, seed=N or env.NAME=VALUE. Write a folder whose name "
+                "contains an equals sign as ./NAME/."
             )
     return found if found["env"] else {k: v for k, v in found.items() if k != "env"}
 
 
 def _blank_if_path(word: str) -> str:
-    """Return "" for a path, so that the equals sign of a folder `seed=0` is no condition."""
+    """Return "" for a path, so that the equals sign of a folder `seed=0` is not a condition."""
     return "" if "/" in word or Path(word).is_dir() else word
 
 

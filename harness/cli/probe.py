@@ -40,7 +40,7 @@ from parallax.harness.record.files import make_number_parser, print_lines
 _EPILOG = """\
 exit codes:
   0  every probe ran; with --baseline, --drift or --path: no answer changed
-  1  an answer changed, or with --seeds flips
+  1  an answer changed; with --seeds: an answer flips
   2  bad input
   3  a probe failed to run
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_algorithms_argument(parser, f"algorithms of {','.join(sorted(ALGORITHMS))} (default: all)")
     add_frameworks_argument(parser)
     add_probe_argument(parser)
-    add("--list", action="store_true", help="list the probes, do not run them")
+    add("--list", action="store_true", help="list the probes without running them")
     add("--all", action="store_true", help="also print the probes that find no difference")
     add_file_argument(parser, "--json", "write the answers to this JSON file")
     add_file_argument(parser, "--markdown", "write the answers to this Markdown page")
@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_argument(
         parser,
         "--details",
-        "write the implementation details of the first algorithm, answered for each "
-        "framework, to this Markdown page, or as data to FILE.json",
+        "write a checklist of implementation details of the first algorithm, with each "
+        "framework's answer, to this Markdown page, or as data to FILE.json",
     )
     add_file_argument(parser, "--answers", "read answers from a file of --json; run nothing")
     add_file_argument(parser, "--baseline", "compare with the answers in a file of --json")
@@ -84,38 +84,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--drift",
         metavar="FRAMEWORK",
-        help="compare two installed versions of a framework: of this Python and of --python",
+        help="compare two installed versions of a framework: this Python's and that of --python",
     )
     add(
         "--intervention",
         metavar="NAME",
-        help="show which answers an intervention changes; `parallax intervention list` has names",
+        help="show which answers an intervention changes; names: `parallax intervention list`",
     )
     add(
         "--seeds",
         type=make_number_parser(1, 1000),
         default=1,
         metavar="N",
-        help="measure on N sets of scripted numbers and list the answers that are not the same on "
-        "all of them (default: 1)",
+        help="measure on N sets of scripted random numbers and list the answers that differ "
+        "between them (default: 1)",
     )
     add(
         "--fresh",
         action="store_true",
-        help="measure anew; otherwise answers are reused that were measured before with the same "
-        "code, versions and machine",
+        help="measure again instead of reusing answers that were measured with the same code, "
+        "versions and machine",
     )
     add("--python", metavar="PATH", help="run one framework in another Python interpreter")
     add(
         "--path",
         type=Path,
         metavar="CHECKOUT",
-        help="compare a checkout of the one framework with the installed version",
+        help="compare a checkout of one framework with the installed version",
     )
     add(
         "--commits",
         metavar="A..B",
-        help="with --path: compare commits of the checkout, in place of its files as they are",
+        help="with --path: compare commits of the checkout instead of its current files",
     )
     add_file_argument(
         parser, "--script", "compare your own copy of a CleanRL script with the wheel's"
@@ -125,20 +125,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="MODULE:CLASS",
-        help="ask about environments, wrappers and vectorized environments instead of updates; "
-        "with a name, about your own wrapper or environment",
+        help="probe environments, wrappers and vectorized environments instead of updates; with "
+        "a name, your own wrapper or environment",
     )
     add(
         "--releases",
         metavar="A,B",
-        help="with --environments: measure these releases of gymnasium, each in an environment "
-        "that is built and cached",
+        help="with --environments: measure these releases of gymnasium, each in a virtual "
+        "environment that is built and cached",
     )
     add_acceleration_argument(parser)
     add_level_arguments(
         parser,
-        "upstream: each framework's own, also for options that no hyperparameter covers and "
-        "Parallax sets (`parallax alignment --options`); ",
+        "upstream: each framework's own, even for options that Parallax otherwise sets and that "
+        "no hyperparameter covers (`parallax alignment --options`); ",
     )
 
 
@@ -162,7 +162,7 @@ def check_options(options: argparse.Namespace) -> None:
                 raise SpecError(f"--{name} compares with the unchanged code: drop --{given[0]}.")
     if options.drift:
         if not options.python:
-            raise SpecError("--drift needs --python PATH, the other interpreter.")
+            raise SpecError("--drift needs the other interpreter: add --python PATH.")
         if options.frameworks not in (None, [options.drift]):
             raise SpecError(f"--drift {options.drift} is about one framework: drop --frameworks.")
         if options.baseline:
@@ -175,7 +175,7 @@ def check_options(options: argparse.Namespace) -> None:
 def check_checkout_options(options: argparse.Namespace) -> None:
     """Check `--path`, `--commits` and `--script` against the other options."""
     if options.commits and not options.path:
-        raise SpecError("--commits needs --path CHECKOUT, the repository.")
+        raise SpecError("--commits needs a repository: add --path CHECKOUT.")
     if not (options.path or options.script):
         return
     option = "--path" if options.path else "--script"
@@ -189,7 +189,7 @@ def check_checkout_options(options: argparse.Namespace) -> None:
     if options.frameworks is None or len(options.frameworks) != 1:
         raise SpecError(f"{option} is about one framework: name it with --frameworks.")
     if options.path and not options.path.is_dir():
-        raise SpecError(f"--path {options.path} is no folder: name the top of a checkout.")
+        raise SpecError(f"--path {options.path} is not a folder: name the top of a checkout.")
 
 
 def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, str]:
@@ -323,7 +323,7 @@ def load_answers(probes: Sequence[Probe], options: argparse.Namespace) -> ProbeR
     names = select_names("--frameworks", options.frameworks, list(stored.versions))
     found = baseline.select_answers(stored, [probe.name for probe in probes], names)
     if not found.results or not found.versions:
-        raise SpecError(f"--answers {options.answers}: no such answers are stored there.")
+        raise SpecError(f"--answers {options.answers}: the file has no such answers.")
     return found
 
 

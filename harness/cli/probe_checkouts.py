@@ -107,7 +107,7 @@ _MAX_CODE_LINES = 40
 
 
 def list_changed_code(before: Path, after: Path, first: str = "") -> list[str]:
-    """Return the functions that differ between two folders, each with lines; `first` files lead.
+    """Return the functions that differ between two folders, with lines; `first` files lead.
 
     Comments, docstrings and the form of the code do not count.
     """
@@ -137,7 +137,7 @@ def list_changed_code(before: Path, after: Path, first: str = "") -> list[str]:
 
 
 def _read_functions(path: Path) -> dict[str, str]:
-    # Code by function, that outside of functions by class or as "module".
+    # Code by function; code outside of functions by class or as "module".
     found: dict[str, str] = {}
 
     def add_code(owner: ast.Module | ast.ClassDef, prefix: str) -> None:
@@ -161,7 +161,7 @@ def _read_functions(path: Path) -> dict[str, str]:
 
 
 def list_changes_in_order(found: ProbeReport) -> list[str]:
-    """Return a line for each answer that differs from the state before.
+    """Return a line for each answer that differs from the previous state.
 
     States in which a probe failed to run are skipped: their neighbours are compared.
     """
@@ -228,23 +228,23 @@ def _find_package_folder(checkout: Path, package: str) -> Path:
         if (folder / package / "__init__.py").is_file():
             return folder.resolve()
     raise SpecError(
-        f"--path {checkout}: neither it nor its folder src holds the package {package}. Name the "
-        "top folder of the repository."
+        f"--path {checkout}: neither the folder nor its subfolder src contains the package "
+        f"{package}. Name the top folder of the repository."
     )
 
 
 def _find_module(package: str, python: str | None) -> str:
     command = [python or sys.executable, "-c", _FIND_MODULE_CODE, package]
-    # As for measurements: a checkout in the working folder is not the installed version.
+    # As in measurements, a checkout in the working folder is not the installed version.
     environment = leave_out_folder(dict(os.environ))
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return answer.stdout.strip() or f"no place that {command[0]} finds"
 
 
 def list_commits(checkout: Path, package: str, commits: str) -> list[SourceVersion]:
-    """Return the first commit of a range, and those after it that change the package.
+    """Return the first commit of a range, and all later commits that change the package.
 
-    Each is unpacked into the cache once; the repository itself is only read.
+    Each commit is unpacked into the cache once; the repository itself is only read.
     """
     first, dots, last = commits.partition("..")
     if not (first and dots and last) or last.startswith("."):

@@ -38,7 +38,7 @@ NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 _PACKAGE = "parallax.harness.environment_probes"
 _MAX_LIBRARY_SECONDS = 600
 _MAX_ANSWER_BYTES = 2**27
-# What releases before 0.29 need besides numpy.
+# Packages that releases before 0.29 need besides numpy.
 _OLD_REQUIREMENTS = ("jax-jumpy==1.0.0", "gymnasium-notices==0.0.1")
 
 
@@ -75,7 +75,7 @@ def run_environments(options: argparse.Namespace) -> int:
     names = [question.name for question in page.ALL_QUESTIONS]
     if options.probe and not any(part in name for part in options.probe for name in names):
         raise SpecError(
-            f"--probe {','.join(options.probe)} is no question about environments: "
+            f"--probe {','.join(options.probe)} is not a question about environments: "
             "`parallax probe --environments --list` lists all."
         )
     if options.answers:
@@ -137,7 +137,7 @@ def load_stored_report(path: Path) -> EnvironmentReport:
 
 
 def select_questions(report: EnvironmentReport, parts: Sequence[str]) -> EnvironmentReport:
-    """Return the answers to questions whose names contain one of the texts; all for none."""
+    """Return the answers to questions whose names contain one of the texts; all if none."""
     answers = {
         name: {q: a for q, a in found.items() if not parts or any(p in q for p in parts)}
         for name, found in report.answers.items()
@@ -170,7 +170,7 @@ def format_environment_report(report: EnvironmentReport, shows_all: bool) -> lis
 
 
 def print_changes(before: EnvironmentReport, after: EnvironmentReport, python: str) -> bool:
-    """Print the answers that another interpreter gives differently; return whether some are."""
+    """Print the answers that differ in another interpreter; return whether there are any."""
     changes = list_answer_changes(before, after)
     versions = [
         f"{name} {before.versions[name]} -> {after.versions.get(name, 'none')}"
@@ -249,7 +249,7 @@ def run_environment_probes(
 
 
 def run_library(library: EnvironmentLibrary, python: str) -> EnvironmentReport:
-    """Measure one library; one that cannot be measured is reported as missing."""
+    """Measure one library; report it as missing if it cannot be measured."""
     command = [python, "-m", f"{_PACKAGE}.catalogue", library.module, ",".join(library.packages)]
     environment = add_project_to_path(dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     try:

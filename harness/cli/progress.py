@@ -12,8 +12,8 @@ _LINE_SECONDS = 10.0
 class CommandProgress:
     """Progress as one line that a terminal overwrites; elsewhere a line every ten seconds.
 
-    Work is counted in any unit; the remaining time assumes the speed since the first report, as
-    imports and worker processes delay that one.
+    Work is counted in any unit. The remaining time assumes the speed since the first report,
+    because imports and the start of workers delay the first one.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(
     for result in stored.results:
         for name in result.answers:
             title = f"{result.probe}[{name}]"
-            # The part before the colons is the class in JUnit XML, by which viewers group.
+            # The part before the colons becomes the class in JUnit XML; viewers group by class.
             item: _AnswerItem = _AnswerItem.from_parent(
                 session, name=title, nodeid=f"parallax/{result.algorithm}::{title}"
             )
@@ -64,14 +64,14 @@ def pytest_collection_modifyitems(
 
 
 class _BaselineComparison:
-    """Stored answers, and today's, which are measured once, before the first test."""
+    """Stored answers, and current answers, which are measured once, before the first test."""
 
     def __init__(self, stored: "ProbeReport") -> None:
         self.stored = stored
         self._found: ProbeReport | None = None
 
     def measure(self) -> "ProbeReport":
-        """Return today's answers to the stored probes."""
+        """Return the current answers to the stored probes."""
         if self._found is None:
             from parallax.harness.probes import catalogue, runner
             from parallax.harness.probes.experiments import AlignmentLevel
@@ -93,7 +93,7 @@ class _BaselineComparison:
 
         found = self.measure()
         if probe not in {result.probe for result in found.results}:
-            return "there is no such probe any more: store the baseline again"
+            return "this probe no longer exists: store the baseline again"
         one = select_answers(found, [probe], [implementation])
         for result in one.results:
             failed = [answer for answer in result.answers.values() if answer.failed]
@@ -151,7 +151,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def format_summary(comparison: _BaselineComparison, reports: list[Any]) -> Iterator[str]:
-    """Yield the lines of the summary: what changed first, and the versions after it."""
+    """Yield the lines of the summary: changed answers, then the versions."""
     failed = [report for report in reports if report.failed]
     yield f"## Parallax: {len(failed)} of {len(reports)} answers changed"
     yield ""

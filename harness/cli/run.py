@@ -1,7 +1,7 @@
-"""`parallax run reproduce` and `run unlock`, for run folders that are there already.
+"""`parallax run reproduce` and `run unlock`, for existing run folders.
 
-Finished runs, of a run folder or drawn at random from a file of packed runs, are trained again, and
-evaluations and weights are compared. Locks of processes that are gone are released.
+`run reproduce` trains finished runs again, from a run folder or drawn at random from a file of
+packed runs, and compares evaluations and weights. `run unlock` releases locks of dead processes.
 """
 
 import argparse
@@ -135,7 +135,7 @@ def reproduce_runs(
     for target in (spec.folder(results_dir) for spec in specs):
         if read_run(target).complete:
             raise SpecError(
-                f"--output {results_dir}: {target} holds a complete run already. "
+                f"--output {results_dir}: {target} already holds a complete run. "
                 "Name another folder."
             )
     adapters = [before.content.get("adapter", "") for before in chosen]
@@ -174,7 +174,7 @@ def _compare_run(before: RunReading, outcome: RunOutcome) -> bool:
 
 
 def _spec_from_reading(run: RunReading) -> RunSpec:
-    """Return the spec of a recorded run, which must have what the comparison needs."""
+    """Return the spec of a recorded run, after checking that it can be compared with."""
     try:
         spec = spec_from_dict(run.spec)
         for name in ("weights_sha256", "provenance"):
@@ -189,7 +189,7 @@ def _spec_from_reading(run: RunReading) -> RunSpec:
 
 
 def compare_evaluations(before: RunReading, after: RunReading) -> str:
-    """Describe how the evaluations of two complete runs differ; empty where they are equal."""
+    """Describe how the evaluations of two complete runs differ; empty if they are equal."""
     old, new = before.evaluations, after.evaluations
     assert old is not None and new is not None
     if old.timesteps.tolist() != new.timesteps.tolist():
@@ -209,7 +209,7 @@ def compare_evaluations(before: RunReading, after: RunReading) -> str:
 def compare_provenance(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the differences in software and machine: name to the values then and now."""
+    """Return differences in software and machine, by name: the recorded and the current value."""
     old, new = _flatten_provenance(before), _flatten_provenance(after)
     return {
         name: (old.get(name, "absent"), new.get(name, "absent"))
@@ -233,7 +233,7 @@ def add_unlock_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_unlock(options: argparse.Namespace) -> int:
-    """Release the locks at or below a folder, after printing who owns them and confirmation.
+    """Release the locks at or below a folder, after printing the owners and asking.
 
     Returns:
         0 where every lock was released; 1 where the user declined, a process is alive, or a lock
@@ -256,7 +256,7 @@ def run_unlock(options: argparse.Namespace) -> int:
     for owner in alive.values():
         print(f"Process {owner.pid} of this machine is alive: end it with `kill {owner.pid}`.")
     rest = {folder: owner for folder, owner in owners.items() if folder not in alive}
-    question = f"Release {len(rest)} locks? A run that is still alive elsewhere will stop."
+    question = f"Release {len(rest)} locks? A run that still trains elsewhere will stop."
     if not rest or not request_confirmation(question, yes=options.yes):
         return 1
     released = sum(_unlock_run(folder, owner) for folder, owner in rest.items())

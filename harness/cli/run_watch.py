@@ -1,4 +1,4 @@
-"""`parallax run watch`: curves and findings of runs in the terminal, while they train or after."""
+"""`parallax run watch`: curves and findings of runs in the terminal, during or after training."""
 
 import argparse
 import collections
@@ -31,7 +31,7 @@ FIRST_CURVES = (
     *("evaluation", "return", "return_deviation", "entropy", "uncertainty"),
     *("value_size", "loss", "gradient_norm"),
 )
-"""Shown before all others, in this order."""
+"""Curves that are shown before all others, in this order."""
 
 _BLOCK_CHARACTERS = "▁▂▃▄▅▆▇█"
 _MIN_INTERVAL, _MAX_INTERVAL = 0.2, 86_400  # seconds
@@ -42,11 +42,11 @@ ABANDONED = "abandoned"
 
 @dataclasses.dataclass(frozen=True)
 class RunSnapshot:
-    """A run at one moment.
+    """State of a run at one time.
 
     Attributes:
         status: Status in `run.json`, or `abandoned`.
-        findings: One mapping each, as `diagnosis.json` has them.
+        findings: Findings as mappings, in the format of `diagnosis.json`.
         curves: Steps and values by name, in the order they are shown.
         reason: Why there is no diagnosis; empty where there is one.
     """
@@ -66,7 +66,7 @@ class RunSnapshot:
 
 
 def read_snapshot(folder: Path) -> RunSnapshot:
-    """Read the present state of a run."""
+    """Read the current state of a run."""
     record, abandoned = _read_record(folder), _is_abandoned(folder)
     if abandoned:
         record = _read_record(folder)  # it may have ended between the two reads
@@ -190,11 +190,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time between two reads of the folder (default: %(default)s)",
     )
-    parser.add_argument("--once", action="store_true", help="print the present state and exit")
+    parser.add_argument("--once", action="store_true", help="print the current state and exit")
     parser.add_argument(
         "--findings",
         action="store_true",
-        help="print a table of what the diagnosis found in all runs, and exit",
+        help="print a table of the findings of the diagnosis in all runs, and exit",
     )
     parser.add_argument("--notes", action="store_true", help="with --findings: list notes as well")
 
@@ -206,14 +206,14 @@ def run(options: argparse.Namespace) -> int:
             print(escape_unprintable(line))
         return 0
     if options.notes:
-        raise SpecError("--notes belongs to --findings: add it, or leave --notes out.")
+        raise SpecError("--notes needs --findings: add --findings, or drop --notes.")
     if not options.every <= _MAX_INTERVAL:
         raise SpecError(f"--every={options.every} must be at most {_MAX_INTERVAL:,} seconds.")
     return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 
 def watch_folder(folder: Path, every: float, once: bool) -> int:
-    """Show a run or a study until it has ended; after the first time, only what has changed."""
+    """Show a run or a study until it has ended; print only changes after the first time."""
     console = Console(highlight=False)
     width = console.width if console.is_terminal else 100
     several = find_runs(folder).runs not in ((), (folder.absolute(),))

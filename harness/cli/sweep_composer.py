@@ -1,8 +1,8 @@
 """Composition of a sweep's runs from its overrides, with few calls of Hydra (50 ms of CPU each).
 
-Most runs of a sweep differ in framework, task and seed only. If Hydra would certainly do no more
-with these words than write the name or number into the configuration, this module does it; in
-doubt Hydra composes the run. `SharedComposition` lists the conditions.
+Most runs of a sweep differ only in framework, task and seed. If Hydra would only write such a name
+or number into the configuration, this module writes it instead; in doubt, Hydra composes the run.
+`SharedComposition` lists the conditions.
 """
 
 import functools
@@ -89,7 +89,7 @@ class SweepComposer:
     def _split_job(
         self, job: JobOverrides, words: Sequence[str]
     ) -> tuple[tuple[str, ...], PlainChoices]:
-        """Return the overrides left to Hydra, and the choices that are written here by name."""
+        """Return the overrides for Hydra, and the choices that this module writes, by name."""
         named: dict[str, list[str]] = {}
         for override in job:
             named.setdefault(_get_root_name(override), []).append(override)
@@ -159,7 +159,7 @@ class SharedComposition:
 
 
 class HydraLoader:
-    """Access to Hydra's configuration loader in one sweep."""
+    """Access to Hydra's configuration loader during one sweep."""
 
     def __init__(self, loader: ConfigLoader, config: DictConfig) -> None:
         self._loader = loader
@@ -172,7 +172,7 @@ class HydraLoader:
     def check(
         self, composed: DictConfig, group: str, names: Iterable[str], rest: JobOverrides
     ) -> None:
-        """Raise `NeedsHydraError` where a choice from a group may change more than its name."""
+        """Raise `NeedsHydraError` if a choice from a group may change more than its name."""
         used = composed.hydra.runtime.config_sources
         known = [(source.provider, source.path) for source in self._loader.get_sources()]
         if [(source.provider, source.path) for source in used] != known:
@@ -290,8 +290,8 @@ def compose_sweep_specs(
     places = {str(place): place for _, place in pairs}
     if len(places) > 1:
         raise SpecError(
-            f"results_dir={','.join(places)} cannot be swept: all runs of a sweep go below one "
-            "folder. Give one value, and sweep study.name if runs must stay apart."
+            f"results_dir={','.join(places)} cannot be swept: all runs of a sweep share one "
+            "results folder. Give one value, and sweep study.name to separate runs."
         )
     return [spec for spec, _ in pairs], pairs[0][1]
 

@@ -38,7 +38,7 @@ def run(words: Sequence[str]) -> int:
     """
     if list(words) in ([], ["-h"], ["--help"]):
         print(format_train_help())
-        # Without arguments nothing is trained: the default run takes hours.
+        # Without arguments, nothing is trained: the default run takes hours.
         return 0 if words else 2
     from hydra._internal.utils import get_args_parser
     from hydra.errors import HydraException
@@ -47,7 +47,7 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
-    # Hydra's parser takes settings in one piece only, and not on both sides of an option.
+    # Hydra's parser needs all settings together, not on both sides of an option.
     settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
     words = [*(word for word in words if word not in settings), *settings]
     options, unknown = get_args_parser().parse_known_args(list(words))
@@ -71,7 +71,7 @@ def run(words: Sequence[str]) -> int:
             raise
         raise _add_own_line(explain_hydra_error(error), options.config_dir, settings) from error
     except Exception as error:  # Hydra's own code ends in many kinds of errors
-        check_own_files(options.config_dir)  # a study of one's own may name the others
+        check_own_files(options.config_dir)  # a user's study may name the other files
         frames = traceback.walk_tb(error.__traceback__)
         modules = [str(frame.f_globals["__name__"]) for frame, _ in frames][1:]
         known = isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None)
@@ -85,7 +85,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -> None:
-    """Check that files of `--config-dir` are YAML, which Hydra reads without naming them.
+    """Check that files of `--config-dir` are YAML; Hydra's errors do not name the file.
 
     Args:
         folder: The folder; None without the option.
@@ -104,11 +104,11 @@ def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -
             raise SpecError(f"{file}:1: a recipe has no `@package` of its own. Remove the line.")
         entries = content.get("defaults", [])
         if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
-            raise SpecError(f"{file}: defaults={entries} must be a list of files. Mend it.")
+            raise SpecError(f"{file}: defaults={entries} must be a list of files.")
 
 
 def _add_own_line(message: str, folder: str | None, settings: Sequence[str]) -> SpecError:
-    """Return the error, with the line of `--config-dir` that sets what it begins with or quotes."""
+    """Return the error, with the line of `--config-dir` that sets the name in the message."""
     found = re.search(r"at input '([^']+)'", message) or re.match(r"(?:\w+\.)*(\w+)", message)
     wanted = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)") if found else None
     named = set(re.findall(r"[\w.-]+", " ".join(settings)))
@@ -148,12 +148,12 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
             raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
         if _NAME_WITHOUT_VALUES_PATTERN.match(word):
             raise SpecError(
-                f"{word} would change names without values: choose a recipe with algorithm=NAME "
-                "hps=NAME, and other values with hyperparameters.NAME=VALUE."
+                f"{word} would change the name but not the values. Choose a recipe with "
+                "algorithm=NAME hps=NAME, and change values with hyperparameters.NAME=VALUE."
             )
         if word.startswith(("+hydra.", "++hydra.")):
             _check_hydra_section(word)
-        # Every word is parsed: Hydra would end with a traceback where one is too large for it.
+        # Every word is parsed: Hydra would end with a traceback if a word is too large for it.
         if _is_single_choice(parser, word) and defers and word.startswith("hyperparameters."):
             name, _, value = word.partition("=")
             word = f"{name}=choice({value})"
@@ -162,7 +162,7 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
 
 
 def _check_hydra_section(word: str) -> None:
-    """Refuse a new section of Hydra's own settings, which nobody would read."""
+    """Refuse a new section of Hydra's own settings, which would have no effect."""
     from hydra.conf import HydraConf
 
     section = ".".join(word.lstrip("+").partition("=")[0].split(".")[:2])
@@ -177,11 +177,11 @@ def _is_single_choice(parser: Any, word: str) -> bool:
     try:
         return not parser.parse_override(word).is_sweep_override()
     except HydraException:
-        return False  # an option, or Hydra says what is wrong with it
+        return False  # an option, or Hydra reports the error
     except (ValueError, RecursionError):
         raise SpecError(
             f"{word[:40]}... is too large: a number may have 4,300 digits, and lists and "
-            "dictionaries can be nested some 100 deep."
+            "dictionaries can be nested about 100 levels deep."
         ) from None
 
 
@@ -234,7 +234,7 @@ def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, 
             content = dict(read_group_option(*path.rsplit("/", 1)))
             if group == "diagnosis":
                 content = {key: content[key] for key in DIAGNOSIS_KEYS}
-            if package != "recipe":  # the same values again, which nobody may set
+            if package != "recipe":  # a second copy of the values, which users cannot set
                 values[package or group] = content
     return values
 
@@ -245,15 +245,15 @@ def _read_config_file(name: str) -> dict[str, Any]:
 
 
 _CUSTOM_NAME_HINTS = {
-    "env": "Any other gymnasium task is named as env.name={}.",
-    "study": "A study of your own is named as study.name={}.",
-    "hps": "For a recipe of your own use --config-dir FOLDER hps={0}, with its values in "
+    "env": "For any other gymnasium task, use env.name={}.",
+    "study": "For a study of your own, use study.name={}.",
+    "hps": "For a recipe of your own, use --config-dir FOLDER hps={0}, with its values in "
     "FOLDER/hyperparameters/ALGORITHM/{0}.yaml and the line `name: {0}` in FOLDER/hps/{0}.yaml.",
 }
 
 
 def explain_hydra_error(error: BaseException) -> str:
-    """Return the message of an error of Hydra, with the name to type instead."""
+    """Return the message of a Hydra error, with the text to type instead."""
     from hydra.errors import MissingConfigException
 
     text = str(error)
@@ -268,8 +268,8 @@ def explain_hydra_error(error: BaseException) -> str:
         command = shlex.join(["parallax", "train", "--multirun", *sys.argv[1:]])
         brackets = f" A list is written in brackets: {name}=[{values}]." if "." in name else ""
         return (
-            f"{name}={values} names several values, and one run has one. For a run of each: "
-            f"{command}.{brackets}"
+            f"{name}={values} has several values, and a single run takes one. To train one run per "
+            f"value: {command}.{brackets}"
         )
     mistyped = re.match(r"Could not override '([^']+)'", text)
     if not mistyped:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LOCKSTEP_UPDATES = 20
 LEVEL = 0.05
 BIT_EQUAL_SEEDS = 2
-"""Pairs of trainings that must be equal to the last bit before no more are trained."""
+"""Pairs of trainings after which training stops if all are equal to the last bit."""
 MAX_LISTED_CHANGES = 8
 SAME, INSIDE, OUTSIDE, CHANGED = "same", "inside", "outside", "changed"
 INCONCLUSIVE = "inconclusive"
@@ -53,7 +53,7 @@ _EPILOG = """\
 exit codes:
   0  trainings are equal to the last bit, or B scores inside the spread of the reference runs and
      does not differ significantly from A
-  1  B scores outside of it, or differs significantly from A
+  1  B scores outside that spread, or differs significantly from A
   2  bad input
   3  inconclusive after the largest number of seeds; an answer changed, and trainings are equal to
      the last bit; with --no-training: an answer changed
@@ -71,7 +71,7 @@ class TriageSide:
     Attributes:
         text: How the command line names it.
         intervention: Names of interventions, or `none`.
-        python: Interpreter that has it.
+        python: Interpreter in which it is installed.
     """
 
     text: str
@@ -91,10 +91,10 @@ class ReferenceSetting:
     """Runs of all frameworks that the trainings are compared with.
 
     Attributes:
-        spec: A run of the setting, which new runs differ from in framework and seed only.
+        spec: A run of the setting; new runs differ from it only in framework and seed.
         groups: Scores of each framework.
         spread: Interval in which another framework's mean is expected.
-        bottom: Score that a failed run counts with.
+        bottom: Score of failed runs.
     """
 
     spec: RunSpec
@@ -109,14 +109,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     forms = "NAME (the installed version), NAME==VERSION or NAME+INTERVENTION"
     add("first", metavar="A", help=f"an implementation: {forms}")
-    add("second", metavar="B", help="another one of the same framework")
+    add("second", metavar="B", help="another implementation of the same framework")
     add_algorithms_argument(parser, f"one algorithm of {','.join(sorted(PROBED_ALGORITHMS))}")
-    add("--env", help="task that the reference runs have (default: the first)")
+    add("--env", help="task of the reference runs (default: their first task)")
     add(
         "--reference",
         type=Path,
         metavar="STUDY",
-        help="study or packed runs at equal hyperparameters of at least three frameworks "
+        help="study or packed runs of at least three frameworks at equal hyperparameters "
         "(default: runs that come with Parallax)",
     )
     add(
@@ -131,8 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=12,
         metavar="N",
-        help="pairs of seeds after which no more are trained, a multiple of --batch "
-        "(default: %(default)s)",
+        help="largest number of pairs of seeds, a multiple of --batch (default: %(default)s)",
     )
     add("--no-training", action="store_true", help="stop after probes and lockstep")
     add("--jobs", type=parse_jobs, default=-1, help="trainings at a time (default: one per core)")
@@ -149,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=find_cache_folder("releases"),
         metavar="FOLDER",
-        help="folder of the environments, one per release (default: %(default)s)",
+        help="folder of the virtual environments, one per release (default: %(default)s)",
     )
 
 
@@ -243,7 +242,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
         raise SpecError(f"--endpoint {options.endpoint}: {error}") from error
     if settled.chosen_endpoint.is_steps:
         raise SpecError(
-            f"--endpoint {options.endpoint} has no score where a run does not reach it: use auc, "
+            f"--endpoint {options.endpoint} has no score for runs that do not reach it: use auc, "
             "final or last-K."
         )
     usable = {
@@ -297,14 +296,14 @@ def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[st
         if {first, second} <= result.answers.keys()
         for line in describe_change(result, result.answers[first], result.answers[second])
     ]
-    # Numbers that follow from another change come last: their description has not changed.
+    # Changed numbers with an unchanged description follow from another change and come last.
     found.sort(key=lambda line: OTHER_NUMBERS in line)
     more = len(found) - MAX_LISTED_CHANGES
     return [*found[:MAX_LISTED_CHANGES], *([f"and {more} more"] if more > 0 else [])]
 
 
 def shorten_change(line: str) -> str:
-    """Return a description of a change without its numbers, where words say what changed."""
+    """Return a description of a change, without numbers if words describe it."""
     return re.sub(r" \([^()]*->[^()]*\)$", "", line) if line.startswith("before: ") else line
 
 
@@ -345,7 +344,7 @@ def compare_trainings(
     schedule: "SequentialSchedule",
     options: argparse.Namespace,
 ) -> tuple[str, list[str]]:
-    """Train pairs of seeds until the scores are decided; return the verdict and its reasons.
+    """Train pairs of seeds until a verdict on the scores is reached; return it with its reasons.
 
     Raises:
         SpecError: A run cannot be carried out.
@@ -357,7 +356,7 @@ def compare_trainings(
     lines: list[str] = []
     while len(scores[0]) < schedule.max_seeds and verdict == INCONCLUSIVE:
         begun = len(scores[0])
-        # Two pairs alone show whether the trainings are the same: more would cost and show nothing.
+        # Two pairs suffice to show that trainings are the same.
         count = min(BIT_EQUAL_SEEDS, schedule.batch) if not begun else schedule.batch
         count = schedule.batch - begun % schedule.batch if begun % schedule.batch else count
         specs = [
@@ -408,13 +407,13 @@ def _are_bit_equal(first: Path, second: Path) -> bool:
         digest = run.content.get("weights_sha256")
         if not run.complete or digest is None or run.evaluations is None:
             return False
-        # A change of how actions are predicted shows in evaluations, and not in weights.
+        # A changed action prediction affects evaluations, but not weights.
         ends.append((digest, run.evaluations.results.tobytes()))
     return ends[0] == ends[1]
 
 
 def _score_run(folder: Path, reference: ReferenceSetting) -> float:
-    """Return the score of a run; a failed one counts at the bottom of the range."""
+    """Return the score of a run; a failed run gets the bottom of the range."""
     from parallax.analysis.stats.learning_curves import Endpoint
 
     run = read_run(folder, with_evaluations=True)
@@ -429,18 +428,18 @@ def conclude(verdict: str, is_changed: bool) -> str:
     """Return the conclusion, a sentence."""
     if verdict == SAME and is_changed:
         return (
-            "The update changed, but these trainings are equal to the last bit: what changed does "
-            "not act on this task. Name another with --env or --reference."
+            "The update changed, but these trainings are equal to the last bit: the change has no "
+            "effect on this task. Name another task with --env or --reference."
         )
     if verdict == SAME:
         return "No difference: trainings are equal to the last bit."
-    update = "The update changed" if is_changed else "No difference of an update was found"
+    update = "The update changed" if is_changed else "No difference in an update was found"
     return {
         INSIDE: f"{update}; B scores inside the reference spread, and no difference from A was "
         "found.",
         CHANGED: f"{update}; B learns differently from A.",
-        OUTSIDE: f"{update}; B scores outside the reference spread: a regression, or another task "
-        "or version than the reference has.",
+        OUTSIDE: f"{update}; B scores outside the reference spread: a regression, or the task or "
+        "version differs from the reference.",
         INCONCLUSIVE: f"{update}; whether it matters for the return is inconclusive: raise "
         "--max-seeds.",
     }[verdict]

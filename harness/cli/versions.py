@@ -66,15 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--releases",
         type=split_names,
         metavar="A,B",
-        help="releases to measure (default: all that the index lists and the adapter drives)",
+        help="releases to measure (default: all releases in the index that the adapter supports)",
     )
     add_algorithms_argument(parser)
     add_probe_argument(parser)
     add_file_argument(
         parser,
         "--json",
-        "file of the history: answers that it holds are not measured again, new ones are "
-        "added after each release",
+        "file of the history: its answers are not measured again, and new answers are added "
+        "after each release",
     )
     add(
         "--bisect",
@@ -86,15 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--page",
         type=Path,
         metavar="FOLDER",
-        help="write a page with figures of the histories in this folder, FRAMEWORK.json; measure "
-        "nothing",
+        help="measure nothing; write a page with figures of the histories in this folder "
+        "(FRAMEWORK.json)",
     )
     add(
         "--cache",
         type=Path,
         default=find_cache_folder("releases"),
         metavar="FOLDER",
-        help="folder of the environments, one per release (default: %(default)s)",
+        help="folder of the virtual environments, one per release (default: %(default)s)",
     )
 
 
@@ -137,7 +137,7 @@ class ReleaseMeasurement:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure releases and print which answer changed between which of them.
+    """Measure releases and print which answers changed from one to the next.
 
     Returns:
         0; 3 where a release or a probe could not be measured.
@@ -199,7 +199,7 @@ def run_bisection(options: argparse.Namespace) -> int:
     probes = [probe for probe in catalogue.PROBES if probe.name == name]
     first, dots, last = text.partition("..")
     if not probes:
-        raise SpecError(f"--bisect {name} is no probe: parallax probe --list lists all.")
+        raise SpecError(f"--bisect {name} is not a probe: parallax probe --list lists all.")
     if not dots:
         raise SpecError(f"--bisect {name} {text}: write two releases, such as 2.0.0..2.4.1.")
     supported = find_supported_versions(options.framework)
@@ -209,7 +209,7 @@ def run_bisection(options: argparse.Namespace) -> int:
     low, high = parse_version(first), parse_version(last)
     versions = [item for item in known if low <= parse_version(item) <= high]
     if len(versions) < 2:
-        raise SpecError(f"--bisect {name} {text}: {len(versions)} known releases are in it.")
+        raise SpecError(f"--bisect {name} {text}: the range has {len(versions)} known releases.")
     measurement = ReleaseMeasurement(options.framework, probes, options.cache, options.json)
     measured = set[str]()
 
@@ -218,7 +218,7 @@ def run_bisection(options: argparse.Namespace) -> int:
         history = measurement.measure(version, progress)
         failures = list_failures(history, version, [name])
         if failures:
-            print(f"{version} is left out: {failures[0]}")
+            print(f"{version} is omitted: {failures[0]}")
             return None
         result = next(r for r in history.report.results if r.probe == name)
         return describe_change(result, result.answers[versions[0]], result.answers[version])

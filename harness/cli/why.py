@@ -1,7 +1,7 @@
 """`parallax why`: everything known about why two implementations differ, in one answer.
 
-Hyperparameters, update-level differences, the first divergence in lockstep, and returns and
-ablations of a study, each with the next command where something is unknown.
+It prints hyperparameters, differences between updates, the first divergence in lockstep, and a
+study's returns and ablations. Where something is unknown, it prints the command that measures it.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--env",
         metavar="TASK",
-        help=f"task of the trainings ({of_study} one that the algorithm has)",
+        help=f"task of the trainings ({of_study} one that suits the algorithm)",
     )
     add(
         "--hps",
@@ -84,13 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--alignment",
         choices=ALIGNMENTS,
-        help=f"how much is equal: defaults, common, exact or lockstep ({of_study} exact)",
+        help=f"alignment level: defaults, common, exact or lockstep ({of_study} exact)",
     )
     add("--study", type=Path, metavar="FOLDER", help=f"runs of both: {RUNS_HELP}")
     add_file_argument(
         parser,
         "--script",
-        "your own copy of a CleanRL script, in place of the wheel's; cleanrl cleanrl compares both",
+        "your own copy of a CleanRL script, instead of the wheel's; cleanrl cleanrl compares both",
     )
 
 
@@ -143,9 +143,9 @@ def run(options: argparse.Namespace) -> int:
 def take_settings_of_study(
     options: argparse.Namespace, loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str
 ) -> None:
-    """Set task, recipe and alignment that no option names to those of the study's runs of both.
+    """Set task, recipe and alignment, unless an option names them, from the study's runs of both.
 
-    Of several, the first in alphabetical order is taken, at equal hyperparameters if there is one.
+    Of several settings, the alphabetically first is chosen, with equal hyperparameters if possible.
     """
     recipe = options.hps and Path(options.hps).name.removesuffix(".yaml")
     given = {"env": options.env, "hps": recipe, "alignment": options.alignment}
@@ -167,7 +167,7 @@ def take_settings_of_study(
 
 
 def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder: Path) -> str:
-    """Return the name or path of a recipe; one that only the study's runs have becomes a file."""
+    """Return the name or path of a recipe; a recipe known only from runs is written to a file."""
     recipes = list_recipe_names(algorithm)
     if name not in recipes and not name.endswith(".yaml"):
         for run in loaded.runs if loaded else ():
@@ -181,8 +181,8 @@ def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder:
                 break
         else:
             raise SpecError(
-                f"{format_unknown_name(f'--hps {name}', name, recipes)} A recipe of your own is "
-                "named by the path of its YAML file."
+                f"{format_unknown_name(f'--hps {name}', name, recipes)} For a recipe of your own, "
+                "give the path of its YAML file."
             )
     load_recipe(algorithm, name)
     return name
@@ -223,7 +223,7 @@ def _print_answer(
 
 
 def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedSide, ComparedSide]:
-    """Return the two implementations; `cleanrl@LABEL` is an own script by its name in tables."""
+    """Return the two implementations; `cleanrl@LABEL` is a user's script by its table name."""
     given = options.first, options.second
     names = [name.partition("@")[0] for name in given]
     _check_names(options, names, algorithm)
@@ -231,8 +231,8 @@ def _parse_sides(options: argparse.Namespace, algorithm: str) -> tuple[ComparedS
     labelled = [i for i, name in enumerate(given) if "@" in name]
     if labelled and (len(labelled) > 1 or not options.script):
         raise SpecError(
-            f"{given[labelled[-1]]} is an own script: name its file with --script FILE; one of the "
-            "two can be one."
+            f"{given[labelled[-1]]} is your own script: give its file with --script FILE. Only "
+            "one of the two can be a script."
         )
     if options.script:
         number = find_script_side(options.script, names, algorithm)
@@ -318,7 +318,7 @@ def _run_probes(
 
 
 def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[DifferingAnswer]:
-    """List the probes that two implementations answer differently, with what removes it."""
+    """List the probes that two implementations answer differently, and interventions against it."""
     found = []
     for result in report.results:
         answers = [result.answers.get(name) for name in pair]
@@ -336,7 +336,7 @@ def list_differing_answers(report: ProbeReport, pair: tuple[str, str]) -> list[D
 def _find_removals(probe: str, pair: tuple[str, str]) -> list[tuple[str, str]]:
     """Return interventions that promise the other's answer to a probe, or the paper's.
 
-    One of the reference form removes the difference together with those of the other framework.
+    Interventions of the reference form remove the difference if both frameworks have them.
     They replace lines of the framework's code, which a user's own script may lack.
     """
     algorithm = probe.partition(".")[0]
@@ -363,7 +363,7 @@ def _describe_answers(found: Sequence[DifferingAnswer], pair: tuple[str, str]) -
 
 
 def _word_answer(result: ProbeResult, name: str) -> str:
-    """Return a measured answer in words, by how much it differs from the source, and where."""
+    """Describe a measured answer: its meaning, its difference from the source, and its line."""
     answer = result.answers[name]
     words = format_answer(answer, name_source(result))
     if answer.comparison.kind == AGREES:
@@ -394,7 +394,7 @@ def _describe_lockstep(
 
 def _load_study(folder: Path) -> "LoadedRuns":
     """Load the study before anything is measured, so that a wrong name costs no minutes."""
-    # As late as this: pandas and scipy take a second to import.
+    # Imported late: pandas and scipy take a second to import.
     from parallax.analysis.commands.common import CommandError, load_results
 
     try:
@@ -536,5 +536,5 @@ def _suggest_commands(
     if commands:
         return commands
     if removals:
-        return ["Nothing: the ablations above have each known change that removes a difference."]
+        return ["Nothing: the ablations above include every known change against a difference."]
     return ["Nothing: no known change of the code removes a difference."]

@@ -58,7 +58,7 @@ class ShownAnswer:
 
     def read_bootstrap(self) -> Any:
         """Return whether the value after a time limit counts, or the meaning if it is unknown."""
-        # Other next values that are known are 0 at a termination alone.
+        # Other known next values are 0 only at a termination.
         is_known = not self.meaning or self.meaning.startswith("target: ")
         return False if self.meaning in _NO_BOOTSTRAP else is_known or self.meaning
 

@@ -78,7 +78,7 @@ class RunFolderConformance:
     framework: str
 
     def test_recorded_run_in_a_fresh_process_ends_in_the_same_weights(self, algorithm: str) -> None:
-        """Evaluation, recording, diagnosis and earlier work of this process change no weights."""
+        """Evaluation, recording, diagnosis and earlier work in this process change no weights."""
         done = record_run(self.framework, algorithm)
         reading = read_run(done.folder)
         run = reading.content

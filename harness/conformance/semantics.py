@@ -109,7 +109,7 @@ class SemanticsConformance:
         assert targets, "there are no targets"
         online = [value for name, value in weights.items() if name not in targets]
         for name, value in targets.items():
-            assert any(np.array_equal(value, other) for other in online), f"{name} is no copy"
+            assert any(np.array_equal(value, other) for other in online), f"{name} is not a copy"
 
     def test_random_actions_are_distinct_and_spread(self, off_policy_algorithm: str) -> None:
         """The warm-up draws each action independently, uniformly between the bounds."""

@@ -345,7 +345,9 @@ def observe_training(
     registered = set(find_watcher_entry_points())
     unwatched = sorted(set(get_libraries(framework)) - registered)
     if unwatched and registered:  # if none is registered, `load_watchers` explains why
-        pytest.skip(f"{framework} trains with {', '.join(unwatched)}, which nobody watches")
+        pytest.skip(
+            f"{framework} trains with {', '.join(unwatched)}, for which there is no watcher"
+        )
     around = make_training_conditions(algorithm, **circumstances)
     observed = observe_cached(framework, algorithm, hyperparameters, around)
     assert observed.learning_rates, (

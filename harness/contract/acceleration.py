@@ -21,7 +21,7 @@ COMPILE, BFLOAT16, CUDA_GRAPHS = "compile", "bfloat16", "cuda-graphs"
 FUSED_ADAM, FOREACH_ADAM, MATMUL_MEDIUM = "fused-adam", "foreach-adam", "matmul-medium"
 EAGER, NO_VMAP = "eager", "no-vmap"
 CUDA = "cuda"
-"""Device that probes and lockstep compare the CPU with, in the place of an acceleration."""
+"""Device that probes and lockstep compare with the CPU, given in place of an acceleration."""
 
 ACCELERATIONS: Mapping[str, str] = {
     NO_ACCELERATION: "computes as the framework does on its own",
@@ -52,7 +52,7 @@ _JAX_REASONS = {COMPILE: "JAX compiles its updates in any case"}
 _NO_GPU_REASON = "it replays kernels of a GPU, and device=cpu has none"
 _OVERWRITTEN_REASON = (
     "a replayed network overwrites the outputs that the backward pass of the one before it needs: "
-    "torch.compile refused it for networks that are compiled one by one (NVIDIA H100, PyTorch 2.11)"
+    "torch.compile refused it for networks that are compiled separately (NVIDIA H100, PyTorch 2.11)"
 )
 
 

@@ -57,7 +57,7 @@ Names of parameters of target networks contain `target`; no other names do.
 
 
 def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
-    """Check that there is an array of equal shape for each of a framework's parameters.
+    """Check that the arrays match a framework's parameters in name and shape.
 
     Raises:
         SpecError: Names or shapes differ.
@@ -69,7 +69,7 @@ def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
         for words, names in (("there are none for", lacking), ("there is no", surplus))
         if names
     ] or [
-        f"{name} has shape {weights[name].shape} where {tuple(parameter.shape)} is needed"
+        f"{name} has shape {weights[name].shape} instead of {tuple(parameter.shape)}"
         for name, parameter in parameters.items()
         if tuple(parameter.shape) != weights[name].shape
     ][:1]
@@ -79,7 +79,7 @@ def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyIO:
-    """Functions that load a policy into the framework's objects and save it from them.
+    """Functions that load a policy into the framework's objects, and that save it.
 
     Attributes:
         restore: Sets all parameters to the values of arrays named as in `Weights`. Can be called
@@ -96,7 +96,7 @@ class PolicyIO:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpointable:
-    """Functions that save a training's whole state from the framework's objects and load it.
+    """Functions that save the whole state of a training, and that load it.
 
     The environments that `make_env` made, and the global generators of Python, numpy and PyTorch,
     are saved by their owner for all adapters. The adapter saves the rest: networks, optimizers,
@@ -185,11 +185,11 @@ class Monitor(Protocol):
         """
 
     def safe_point(self) -> None:
-        """Called, as often as possible, where the training could resume from its state alone.
+        """Marks a point at which the training can be saved and resumed; call it often.
 
-        That is at the head of the training loop, after all updates that the steps so far led to,
-        and always at the same place in the code. The first call may load the state of an earlier
-        process; any call may request the current state. Otherwise the call is cheap.
+        Call it at the head of the training loop, after all updates of the steps so far, and always
+        at the same place in the code. The first call may load the state of an earlier process; any
+        call may save the current state. Otherwise the call is cheap.
 
         Raises:
             KeyboardInterrupt: A stop of the run was requested, and its state has been saved.
@@ -279,7 +279,7 @@ class Adapter:
         """Check that the framework is installed, in a version that the adapter supports.
 
         Raises:
-            SpecError: It is not; names the command that installs what is missing.
+            SpecError: It is not installed; names the command that installs it.
         """
         if any(importlib.util.find_spec(name) is None for name in self.import_names):
             raise SpecError(f"framework={self.name} needs: {self.install_command}")
@@ -294,9 +294,9 @@ class Adapter:
         return {}
 
     def runs_module(self, algorithm: str, module: str, context: RunContext) -> bool:
-        """Return whether a run executes upstream's `module`, so that changes of it have an effect.
+        """Return whether a run executes upstream's `module`, so that changes to it have an effect.
 
-        It does not where upstream has several scripts of an algorithm and the task selects another.
+        It does not if upstream has several scripts for an algorithm and the task selects another.
         """
         return True
 
@@ -309,10 +309,10 @@ class Adapter:
             algorithm: Name of the algorithm.
             native: Settings of the run.
             context: The run, with the script.
-            here: Whether this interpreter trains, and so must have what the script imports.
+            here: Whether this interpreter trains, and so needs the modules that the script imports.
 
         Raises:
-            SpecError: It cannot, or this adapter runs no scripts; says what is missing.
+            SpecError: The script cannot be used, or this adapter runs no scripts.
         """
         raise SpecError(
             f"script={context.script.name if context.script else None}: framework={self.name} runs "
@@ -356,7 +356,7 @@ class Adapter:
         return self._require_settings(algorithm).translate(translator, hyperparameters, context)
 
     def list_patchable_fields(self, algorithm: str) -> frozenset[str]:
-        """Return hyperparameters that a patch of upstream's source gives any value.
+        """Return hyperparameters that a patch of upstream's source can set to any value.
 
         The patches are in `patches.yaml` beside the adapter, by hyperparameter, one entry per
         algorithm.
@@ -399,7 +399,7 @@ class Adapter:
         script: "ProbeScript",
         watch: "ProbeMonitor",
     ) -> "ProbeRecord":
-        """Train as `train` does, on `script.world`, and record what upstream's optimizers do."""
+        """Train like `train`, but on `script.world`, and record upstream's optimizer steps."""
         with self.apply_acceleration(context.acceleration):
             record: ProbeRecord = self._load_module("probing").probe_training(
                 algorithm, native, context, script, watch
@@ -415,7 +415,7 @@ class Adapter:
         return ()
 
     def extra_action_spaces(self, algorithm: str) -> frozenset[ActionKind]:
-        """Return the supported kinds of actions besides those the algorithm is known for."""
+        """Return supported action spaces besides the algorithm's usual one."""
         return self._require_settings(algorithm).extra_action_spaces
 
     def why_unsupported_replay(self, algorithm: str, replay: ReplayConfig) -> str:
@@ -425,7 +425,7 @@ class Adapter:
         The changes of upstream's source that it needs are in `replay.yaml` beside the
         adapter, one entry per algorithm.
         """
-        return "its adapter has no replay strategy besides its own"
+        return "its adapter supports only the framework's own replay"
 
     def why_unsupported_device(self, algorithm: str, device: str, here: bool) -> str:
         """Return why a device cannot be used, with the remedy, or an empty string.
@@ -434,7 +434,7 @@ class Adapter:
             algorithm: Name of the algorithm.
             device: As the user names it, such as `cuda`. Policies take and return NumPy arrays
                 on every device.
-            here: Whether this machine will train: then the device must exist on it.
+            here: Whether this machine will train, and so must have the device.
         """
         return f"its adapter trains on the CPU only. Use device={CPU}."
 
@@ -447,7 +447,7 @@ class Adapter:
             algorithm: Name of the algorithm.
             acceleration: One of `contract.acceleration.ACCELERATIONS`, not `none`.
             device: Device that the networks run on.
-            here: Whether this machine will train: then it must have what the acceleration needs.
+            here: Whether this machine will train, and so must meet the acceleration's requirements.
         """
         if acceleration in self.accelerations:
             return ""
@@ -456,13 +456,13 @@ class Adapter:
         return explain_missing_acceleration(acceleration, device)
 
     def why_unsupported_actors(self, algorithm: str) -> str:
-        """Return why environments cannot be stepped in processes of their own, or nothing."""
-        return "it steps its environments in the process that learns"
+        """Return why environments cannot be stepped in separate processes, or an empty string."""
+        return "it steps its environments in the learner's process"
 
     def why_unobservable_acceleration(self, acceleration: str) -> str:
         """Return why probes cannot tell accelerated from plain updates, or an empty string.
 
-        The text is the end of a sentence, with what to do in its place.
+        The text is the end of a sentence, with an alternative.
         """
         return ""
 
@@ -503,7 +503,7 @@ def _read_patchable_fields(file: Path, changed: int) -> Mapping[str, frozenset[s
 
 
 def load_package_module(algorithm: str, name: str) -> Any | None:
-    """Return the module `name` of the package that brings an algorithm; None if there is none.
+    """Return the module `name` of the package that provides an algorithm; None if there is none.
 
     A package that registers an algorithm can provide what adapters need for it: `sb3_settings` for
     Stable-Baselines3, for example.
@@ -540,14 +540,14 @@ def load_adapter(name: str) -> Adapter:
         adapter: Adapter = entry.load()()
         if not isinstance(adapter, Adapter):
             raise TypeError(f"it is no {Adapter.__module__}.Adapter")
-    except (Exception, SystemExit) as error:  # somebody else's code
+    except (Exception, SystemExit) as error:  # third-party code
         what = f"framework={name} cannot be used ({entry.value}: {type(error).__name__}: {error})"
         raise SpecError(f"{what}. Repair or uninstall its package.") from error
     return adapter
 
 
 def list_usable_frameworks() -> list[str]:
-    """Names of the adapters that can be loaded, sorted; the others are named on standard error."""
+    """Return the sorted names of loadable adapters; report the others on standard error."""
     found = []
     for name in sorted(find_adapter_entry_points()):
         try:
@@ -575,7 +575,7 @@ def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
 
 
 def describe_adapter_code(value: str) -> dict[str, Any]:
-    """Return the identity of an adapter's code, also of an editable package elsewhere.
+    """Return the identity of an adapter's code, including adapters in editable packages.
 
     Args:
         value: What its entry point names, `package.module:Class`. The entry point itself may be
@@ -605,17 +605,17 @@ def describe_adapter_code(value: str) -> dict[str, Any]:
 
 
 def _list_requirements(owner: importlib.metadata.Distribution | None) -> list[str]:
-    """Names of the distributions that one requires, without versions, extras and markers."""
+    """Return the names of a distribution's requirements, without versions, extras and markers."""
     listed = (owner.requires if owner else None) or []
     found = (re.match(r"[\w.-]+", text) for text in listed if "extra ==" not in text)
     return sorted({match[0] for match in found if match})
 
 
 class EpisodePlayer(Protocol):
-    """Plays episodes side by side, one in each row, from their first step on."""
+    """Plays episodes in parallel, one per row, from their first step on."""
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
-        """Actions at the next step of all rows, as a `Policy` gives them.
+        """Return the actions for the next step of all rows, in the format of `Policy`.
 
         Args:
             observations: float32[N, ...]; rows whose episode is over may hold any observation.
@@ -633,10 +633,10 @@ class RecurrentPolicy(Protocol):
     """
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
-        """Actions at the first step of an episode."""
+        """Return the actions at the first step of an episode."""
 
     def begin(self) -> EpisodePlayer:
-        """Starts new episodes in all rows, without memory; other players are not affected."""
+        """Start new episodes with empty memory in all rows; other players are not affected."""
 
 
 class _MemorylessPlayer:

@@ -22,7 +22,7 @@ Content = TypeVar("Content")
 
 
 class _UniqueKeyLoader(_SafeLoader):  # type: ignore[misc]
-    """Refuses a name that a mapping has twice, of which PyYAML would use the last."""
+    """Refuses duplicate names in a mapping, of which PyYAML would use the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
@@ -45,15 +45,17 @@ def load_yaml(file: Path, what: str) -> Any:
         content = yaml.load(raw.decode("utf-8"), Loader=_UniqueKeyLoader)
         count = _count_values(content, {})
     except OSError as error:
-        raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
+        raise SpecError(f"{file} cannot be read ({error.strerror}): make it readable.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise SpecError(f"{file}{line}: the {what} is no YAML ({problem}). Mend it.") from error
-    # A tag or a notation may stand for an impossible value, such as 2000-99-99.
+        raise SpecError(
+            f"{file}{line}: the {what} is not valid YAML ({problem}). Correct it."
+        ) from error
+    # YAML tags and dates can denote impossible values, such as 2000-99-99.
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Mend it.") from error
+        raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Correct it.") from error
     if count > _MAX_VALUES:
         raise SpecError(
             f"{file}:1: the {what} stands for more than {_MAX_VALUES:,} values, with its aliases "
@@ -70,9 +72,7 @@ def load_named_values(file: Path, what: str) -> dict[str, Any]:
     """
     values = load_yaml(file, what)
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise SpecError(
-            f"{file}:1: the {what} holds no values by name, such as `gamma: 0.99`. Mend it."
-        )
+        raise SpecError(f"{file}:1: the {what} holds no values by name, such as `gamma: 0.99`.")
     return values
 
 
@@ -118,10 +118,10 @@ def load_json_lines(file: Path, kind: type[Content], what: str) -> list[Content]
 
 
 def check_unique(what: str, keys: Iterable[object]) -> None:
-    """Raise a `SpecError` if a key is there twice: its numbers would count twice."""
+    """Raise a `SpecError` if a key occurs twice: its numbers would count twice."""
     for key, count in collections.Counter(keys).items():
         if count > 1:
-            raise SpecError(f"{what} {key} is there twice: keep one of them.")
+            raise SpecError(f"{what} {key} occurs twice: keep one of them.")
 
 
 def read_user_file(file: Path, limit: int) -> bytes:
@@ -132,7 +132,7 @@ def read_user_file(file: Path, limit: int) -> bytes:
         OSError: It cannot be read.
     """
     if file.exists() and not file.is_file():
-        raise ValueError("no regular file")
+        raise ValueError("not a regular file")
     with file.open("rb") as opened:
         raw = opened.read(limit + 1)
     if len(raw) > limit:

@@ -1,8 +1,8 @@
 """Events of a training, the subscriptions to them, and the watchers that publish them.
 
 Observers subscribe to a kind of event before training begins. A publisher looks up its subscribers
-once, and installs no hook if there are none: an event without a subscriber costs nothing. Neither
-side knows the other, and adapters know neither of them.
+once, and installs no hook if there are none, so that unused events cost nothing. Publishers,
+observers and adapters do not import each other.
 
 A watcher hooks into a numerical library and publishes the events that have subscribers. Like an
 adapter it is found by an entry point, whose name is the library's import name.
@@ -49,7 +49,7 @@ class TrainedParameter:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyAttached:
-    """The adapter has handed over what follows the training: greedy policy and parameters."""
+    """The adapter has provided the functions that read the training: greedy policy and weights."""
 
     policy: Policy
     weights: Callable[[], Weights]
@@ -234,8 +234,8 @@ class TrainingEvents:
         self._settled: set[type[Any]] = set()
 
     def subscribe(self, kind: type[E], subscriber: Callable[[E], None]) -> None:
-        """Call `subscriber` at each event of a kind, after those who subscribed before it."""
-        late = f"somebody subscribes to {kind.__name__} after the first event of it was sent"
+        """Call `subscriber` at each event of a kind, after earlier subscribers."""
+        late = f"an observer subscribes to {kind.__name__} after its first event was sent"
         assert kind not in self._settled, late
         self._subscribers.setdefault(kind, []).append(subscriber)
 

@@ -26,7 +26,7 @@ class SpecError(ValueError):
 
 
 class UnfinishedAdapterError(SpecError, NotImplementedError):
-    """A part of an adapter that is still to be written."""
+    """An unfinished part of an adapter skeleton."""
 
     def __init__(self, file: str, function: str, task: str) -> None:
         """Says where to write what."""
@@ -51,8 +51,8 @@ def bounded_field(
         above: Values must be strictly greater than this.
         choices: The only values allowed.
         nonempty: Whether a list needs at least one entry; the other limits are for each entry.
-        legacy_value: For a field that was added later: the value of older recipes and records,
-            which means what was done before the field existed.
+        legacy_value: For a field that was added later: its value in older recipes and records,
+            which preserves the behaviour from before the field existed.
         default: The value if none is given.
     """
     metadata = {
@@ -107,12 +107,12 @@ def _get_type_hints(cls: type[Any]) -> dict[str, Any]:
 
 def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
     """Message for a name that is not one of `known`, with the closest match."""
-    # People write SB3 and PPO; no two names differ in case only.
+    # Users may write SB3 or PPO; no two names differ only in case.
     close = [name for name in known if name.lower() == given.lower()]
     close = close or difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if len(known) > _MAX_LISTED_NAMES:
-        return f"{what} is not known.{hint} parallax train --help lists what is."
+        return f"{what} is not known.{hint} parallax train --help lists all names."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 
@@ -203,7 +203,7 @@ HANDLED_ERRORS = (RunsFailedError, SpecError, KeyboardInterrupt)
 def report_error(error: BaseException) -> int:
     """Prints one message and returns the exit code that goes with it."""
     if isinstance(error, KeyboardInterrupt):
-        print("Interrupted. The same command runs again what is not complete.", file=sys.stderr)
+        print("Interrupted. Run the same command again to resume.", file=sys.stderr)
         return 130
     # File names can contain bytes that are not valid text.
     said = str(error).encode(errors="backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Training in another Python, for frameworks whose requirements clash with the others.
+"""Training in another Python interpreter, for frameworks with conflicting requirements.
 
-That interpreter needs the framework and what a worker imports (msgspec, numpy, gymnasium, mujoco,
-pyarrow, pyyaml). It need not have this project installed: it imports this one's folder.
+That interpreter needs the framework and the packages that a worker imports (msgspec, numpy,
+gymnasium, mujoco, pyarrow, pyyaml). It imports this project from its folder, without installation.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from parallax.harness.contract.fields import SpecError
 OLDEST_PYTHON = (3, 11)
 """The oldest Python that can load the harness."""
 
-# The answer has to be computed: a program that only repeats its arguments cannot give it.
+# The answer must be computed, so that a program that echoes its arguments fails the check.
 _PYTHON_CHECK_CODE = "import sys; print(int(sys.argv[1]) * int(sys.argv[2]), *sys.version_info[:2])"
 _PYTHON_CHECK_SECONDS = 20.0
 _FRAMEWORK_CHECK_CODE = """
@@ -50,7 +50,7 @@ def find_cache_folder(name: str) -> Path:
 
 
 def make_private_cache_folder(name: str) -> Path | None:
-    """Make a folder for code in the user's cache that nobody else can open; None if it fails."""
+    """Make a folder for code in the user's cache that only the user can open; None if it fails."""
     folder = find_cache_folder(name)
     with contextlib.suppress(OSError):
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def make_private_cache_folder(name: str) -> Path | None:
 
 
 class _InterpreterError(Exception):
-    """A problem with an interpreter, in words that follow its name."""
+    """A problem with an interpreter; the message continues a sentence that begins with its name."""
 
 
 def add_project_to_path(environment: dict[str, str]) -> dict[str, str]:
@@ -133,7 +133,7 @@ def check_interpreter(python: str, framework: str) -> None:
 # Problems are cached, too: a sweep checks the interpreter for each of its runs.
 @functools.lru_cache
 def _why_not_python(python: str) -> str | None:
-    """Return the reason that a program is no usable Python; None where it is one."""
+    """Return why a program is not a usable Python interpreter; None if it is one."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     try:
         code, output, errors = _run_code(
@@ -146,13 +146,13 @@ def _why_not_python(python: str) -> str | None:
             if (int(major), int(minor)) < OLDEST_PYTHON:
                 return f"is Python {major}.{minor}. {_REMEDY}"
             return None
-    words = errors.strip().splitlines() or [f"exit code {code}, without a word"]
+    words = errors.strip().splitlines() or [f"exit code {code}, without output"]
     return f"does not answer as a Python does: {(output.strip() or words[-1])[:80]!r}. {_REMEDY}"
 
 
 @functools.lru_cache
 def _why_cannot_train(python: str, framework: str) -> str | None:
-    """Return the reason that a Python cannot train with a framework; None where it can."""
+    """Return why an interpreter cannot train with a framework; None if it can."""
     factors = secrets.randbelow(_LARGEST_FACTOR), secrets.randbelow(_LARGEST_FACTOR)
     entry = find_adapter_entry_point(framework).value
     try:
@@ -167,7 +167,7 @@ def _why_cannot_train(python: str, framework: str) -> str | None:
         return f"{error} {_REMEDY}"
     if not code and f"able {factors[0] * factors[1]}" in output.splitlines():
         return None
-    words = errors.strip().splitlines() or ["it ended without a word"]
+    words = errors.strip().splitlines() or ["it ended without output"]
     return f"cannot train with {framework}: {words[-1]}"
 
 
@@ -194,7 +194,7 @@ def _run_code(python: str, code: str, *arguments: str, seconds: float) -> tuple[
             output, errors = _read_output(process, time.monotonic() + seconds, seconds)
             return process.wait(1), output, errors
         except subprocess.TimeoutExpired:
-            raise _InterpreterError("closed its output and does not end.") from None
+            raise _InterpreterError("closed its output but does not exit.") from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -53,7 +53,7 @@ def read_own_script(path: Path) -> OwnScript:
     try:
         source = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise SpecError(f"script={path} is no text in UTF-8.") from error
+        raise SpecError(f"script={path} is not text in UTF-8.") from error
     return _check_script(path.name, hashlib.sha256(content).hexdigest(), source)
 
 

@@ -1,4 +1,4 @@
-"""Installed packages: entry points, files changed since, and the releases that adapters support.
+"""Installed packages: entry points, modified files, and the releases that adapters support.
 
 Entry points are searched once per process. An adapter states its releases as `supported_versions`;
 they are read without importing the framework, so that an unsupported version is refused at once.
@@ -55,7 +55,7 @@ def _has_hash(file: importlib.metadata.PackagePath, due: importlib.metadata.File
 
 @dataclasses.dataclass(frozen=True)
 class VersionRange:
-    """Versions of one package that an adapter supports, and what they must be installed with.
+    """Versions of a package that an adapter supports, and their companion packages.
 
     Attributes:
         package: Name of the distribution.
@@ -65,7 +65,7 @@ class VersionRange:
             in place of the current ones; the smallest bound above a version applies.
         update_modules: By algorithm, the modules whose code turns transitions into new weights.
         why_not_older: Sentence that says why releases before `oldest` are not supported.
-        broken: By version between the bounds that is not supported either, a sentence why.
+        broken: By unsupported version between the bounds, a sentence that says why.
     """
 
     package: str
@@ -106,7 +106,7 @@ class VersionRange:
         """Check the installed version without importing the package.
 
         Raises:
-            SpecError: It is outside of the range.
+            SpecError: It is outside the range.
         """
         try:
             installed = version(self.package)
@@ -122,5 +122,5 @@ def parse_version(text: str) -> NumberedVersion:
     """Return the numbers at the start of a version, such as (2, 2, 1) of 2.2.1rc1."""
     found = re.match(r"\d+(\.\d+)*", text)
     if found is None:
-        raise SpecError(f"{text!r} is no version. Write numbers such as 2.2.1.")
+        raise SpecError(f"{text!r} is not a version. Write numbers such as 2.2.1.")
     return tuple(map(int, found[0].split(".")))

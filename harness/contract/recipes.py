@@ -51,7 +51,7 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
     try:
         return copy.deepcopy(_parse_recipe_file(file, file.stat().st_mtime_ns))
     except OSError as error:
-        raise SpecError(f"{file} cannot be read ({error.strerror}): let it be read.") from error
+        raise SpecError(f"{file} cannot be read ({error.strerror}): make it readable.") from error
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:
@@ -78,7 +78,7 @@ def _find_recipe_file(algorithm: str, name: str) -> Path:
 
 
 def _line_of_error(file: Path, where: str, text: str) -> str:
-    """Return `:LINE` of the entry that an error is about, or nothing where it has none."""
+    """Return `:LINE` of the entry that an error is about, or "" if it has none."""
     entry = re.match(rf"{re.escape(where)}\.(\w+)", text)
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if entry and line.startswith(f"{entry[1]}:"):
@@ -109,7 +109,7 @@ def _find_package_folders_on_path(package: str, path: tuple[str, ...]) -> list[P
 def set_common_fields(
     adapter: Adapter, algorithm: str, requested: Hyperparameters, context: RunContext
 ) -> Hyperparameters:
-    """Return a framework's own defaults with the requested values of what every framework exposes.
+    """Return a framework's own defaults with the requested values of commonly exposed fields.
 
     This is `alignment=common`. The framework must have a recipe of its own.
     """

@@ -50,7 +50,7 @@ class ReplayConfig:
 
     @property
     def parts(self) -> list[str]:
-        """Return its parts of the variant's name: none if uniform, else name and changed values."""
+        """Return its parts of the variant's name: name and changed values, or none if uniform."""
         if self.is_uniform:
             return []
         usual = REPLAY_CONFIGS[self.name]()
@@ -198,7 +198,7 @@ def make_replay_config(values: Any) -> ReplayConfig:
     fields = {str(key): value for key, value in given.items() if key != "name"}
     if name == UNIFORM_REPLAY.name and fields:
         raise SpecError(
-            f"replay.{next(iter(fields))} has no meaning with replay=uniform, which has nothing to "
+            f"replay.{next(iter(fields))} has no effect with replay=uniform, which has nothing to "
             f"set: choose replay={' or '.join(other for other in REPLAY_CONFIGS if other != name)}."
         )
     made: ReplayConfig = build_dataclass(REPLAY_CONFIGS[name], fields, "replay")

@@ -85,7 +85,7 @@ _RESERVED_KWARGS = {
     "id": "it names the task; use env.name",
     "env_id": "it names the task; use env.name",
     "wrappers": "wrappers are listed in env.wrappers",
-    "render_mode": "it is chosen where policies are filmed, with parallax policy video",
+    "render_mode": "parallax policy video sets it",
 }
 
 
@@ -95,7 +95,7 @@ class RunSpec:
 
     Attributes:
         env: Gymnasium's name of the task.
-        env_kwargs: Keyword arguments of the task, in training and evaluation.
+        env_kwargs: Keyword arguments of the task, for training and evaluation.
         env_wrappers: `module:Class` of wrappers around the task in training and evaluation,
             innermost first.
         hps: Name of the recipe the hyperparameters started from.
@@ -196,7 +196,7 @@ class RunSpec:
 
     @property
     def env_options(self) -> dict[str, Any]:
-        """Return what `parallax.envs.tasks.make_task_env` takes besides the task's name."""
+        """Return the arguments of `parallax.envs.tasks.make_task_env` besides the task's name."""
         wrappers = {"wrappers": self.env_wrappers} if self.env_wrappers else {}
         return {**self.env_kwargs, **wrappers}
 
@@ -290,7 +290,7 @@ def spec_from_dict(content: Any) -> RunSpec:
     """The inverse of `spec_to_dict`.
 
     Raises:
-        SpecError: `content` is no run's spec.
+        SpecError: `content` is not a run's spec.
     """
     names = [field.name for field in dataclasses.fields(RunSpec)]
     if not isinstance(content, Mapping) or not content:
@@ -399,7 +399,7 @@ def _check_env_kwargs(given: Any) -> Mapping[str, Any]:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Return whether a value is one that JSON has: finite, and with names that are texts."""
+    """Return whether JSON can represent a value: finite numbers, and text as names."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and is_plain_value(value[key]) for key in value)
     if isinstance(value, list):
@@ -495,7 +495,7 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
             part and not part.startswith(".") and "/" not in part and parse_seed(part) is None
             for part in parts
         ):
-            raise SpecError(f"{name}={value!r} must be a name that can name a folder.")
+            raise SpecError(f"{name}={value!r} must be a valid folder name.")
     device = values.get("device", CPU)
     if not re.fullmatch(r"[a-z]+(:\d+)?", device):
         raise SpecError(f"device={device!r} must be {CPU}, cuda, or a name with a number: cuda:1.")

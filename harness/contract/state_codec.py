@@ -6,10 +6,10 @@ can change, as nested plain values and arrays. A `StateWriter` walks through the
 process has created and restores the saved values, those of arrays in place. Functions, classes and
 modules belong to the code and are not changed.
 
-A state is read from a file and may come from anybody. The types it names are therefore never looked
-up: an object is created only of a registered type (`TYPES`, and those that an adapter passes to its
-`StateWriter`), or of the type of the object that already exists at the same place. No constructor
-of another type runs.
+A state is read from a file, which may be untrusted. The types it names are therefore never looked
+up: an object is only created with a registered type (`TYPES`, or the types that an adapter passes
+to its `StateWriter`), or with the type of the object that already exists in the same place. No
+other constructor runs.
 """
 
 import collections
@@ -92,7 +92,7 @@ class ObjectCodec:
 
 
 def make_stateless_codec(of: type[Any]) -> ObjectCodec:
-    """Return a codec of objects that belong to the code: nothing of them is saved."""
+    """Return a codec for objects that belong to the code: none of their state is saved."""
     return ObjectCodec(of, lambda value, read: None, lambda live, state, write: live)
 
 
@@ -212,7 +212,7 @@ class StateWriter:
             StateMismatchError: The state does not fit; the root may have been partly changed.
         """
         if self.write(root, state, path) is not root:
-            raise StateMismatchError(f"{path} is of another kind than it was")
+            raise StateMismatchError(f"{path} has another kind than the saved state")
 
     def write(self, live: Any, state: State, path: str = "") -> Any:
         """Load a state into an existing object, and return the object to use in its place.
@@ -372,7 +372,7 @@ class StateWriter:
             if live is _ABSENT and isinstance(state, dict) and state[_KIND] == "code":
                 if hasattr(type(target), name):
                     continue  # it is created on access
-                raise StateMismatchError(f"{path}.{name} is not there and cannot be made again")
+                raise StateMismatchError(f"{path}.{name} does not exist and cannot be created")
             found = self.write(None if live is _ABSENT else live, state, f"{path}.{name}")
             if found is not live:
                 _set_attribute(target, name, found)
@@ -517,7 +517,7 @@ def _write_or_create_bit_generator(
 def _make_bit_generator(state: State) -> Any:
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
-        raise StateMismatchError(f"{name!r} is no bit generator of numpy's")
+        raise StateMismatchError(f"{name!r} is not a bit generator of numpy's")
     return _BIT_GENERATORS[name]()
 
 

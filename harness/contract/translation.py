@@ -58,7 +58,7 @@ class NativeConfig:
 
     Attributes:
         total_steps: Environment transitions upstream will take, after its rounding.
-        framework_steps: What the framework's own step counter will show at the end.
+        framework_steps: Final value of the framework's own step counter.
         update_schedule: How often upstream will update on one environment, its deviations from
             the hyperparameters' own `compute_update_schedule` included.
     """
@@ -76,7 +76,7 @@ class NativeConfig:
 
     @property
     def conversions(self) -> Mapping[str, str]:
-        """By hyperparameter, the interventions that `alignment=exact` makes it mean the same by."""
+        """By hyperparameter, the interventions that give it the schema's meaning under `exact`."""
         return {row.field: row.conversion for row in self.alignment if row.conversion}
 
 
@@ -243,9 +243,10 @@ class ConfigTranslator:
             )
 
     def reject_value(self, field: str, reason: str) -> None:
-        """Notes that no option of upstream honours the requested value of `field`.
+        """Notes that no upstream option can honour the requested value of `field`.
 
-        Where a patch of upstream's source does, the field is patched. A later reason replaces one.
+        If a patch of upstream's source can, the field is patched. A later reason replaces an
+        earlier one.
         """
         if field in self._patchable:
             self._patched.add(field)
@@ -269,9 +270,8 @@ class ConfigTranslator:
 
         Args:
             total_steps: Environment transitions upstream will take.
-            framework_steps: What its own counter will show, where that differs.
-            update_schedule: How often upstream will update, where the hyperparameters say
-                otherwise.
+            framework_steps: Final value of upstream's own counter, if it differs.
+            update_schedule: Upstream's schedule, if it differs from the hyperparameters'.
 
         Raises:
             SpecError: Lists every value that cannot be honoured.
@@ -297,7 +297,7 @@ class ConfigTranslator:
         return dataclasses.replace(row, value=value, kind="patched", native_value=value)
 
     def _fill_legacy_fields(self) -> None:
-        # Adapters that are older than a field do what was done before it existed.
+        # An adapter that predates a field behaves as before the field existed.
         for field in dataclasses.fields(self._hyperparameters):
             before = field.metadata.get("before", REQUIRED)
             if field.name not in self._rows and before is not REQUIRED:

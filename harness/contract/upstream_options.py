@@ -1,7 +1,7 @@
 """Options of upstream that no hyperparameter covers: those that a run sets, and all others.
 
-An adapter gives some of them one value for all runs, for example to make frameworks comparable. Who
-uses the framework without Parallax gets upstream's default.
+An adapter gives some of them one value for all runs, for example to make frameworks comparable.
+Users of the framework without Parallax get upstream's default.
 """
 
 import dataclasses

@@ -46,7 +46,7 @@ class DetectorVerdict:
         by: Name of the probe, check or test that finds it; otherwise empty.
         step: Environment steps of one training until it is found; 0 if nothing is trained.
         seconds: CPU seconds; NaN if not measured.
-        trainings: Trainings with the mutant that it needs.
+        trainings: Number of trainings with the mutant that the detector needs.
     """
 
     mutant: str
@@ -66,7 +66,7 @@ class ExaminedMutant:
 
     Attributes:
         mutant: Full name, `framework/algorithm/number`.
-        outcome: `found` or `missed` by the probes, `equivalent`, or that it does not train.
+        outcome: `found` or `missed` by the probes, `equivalent`, or a note that it does not train.
         by: Name of the probe that finds it.
         seconds: CPU seconds.
     """
@@ -129,7 +129,7 @@ def judge_findings(
 
 
 def count_false_positives(plain: Sequence[Iterable[Mapping[str, Any]]]) -> int:
-    """Return the number of healthy trainings with a finding that none of the others has."""
+    """Return the number of healthy trainings with a finding that no other one has."""
     ids = [{finding["id"] for finding in findings} for findings in plain]
     rest = [set[str]().union(*ids[:n], *ids[n + 1 :]) for n in range(len(ids))]
     return sum(bool(own - others) for own, others in zip(ids, rest, strict=True))
@@ -201,7 +201,7 @@ def read_setting_runs(
         spec, seed = reading.record.spec, reading.record.spec.seed or 0
         name = spec.intervention
         if name != NO_INTERVENTION and not is_mutant_name(name):
-            unused[f"intervention={name} is no mutant"] += 1
+            unused[f"intervention={name} is not a mutant"] += 1
             continue
         same = msgspec.structs.replace(spec, **_FREE_FIELDS)
         first, other = firsts.setdefault((spec.framework, spec.algorithm), (folder, same))

@@ -15,7 +15,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Import lazily: it loads gymnasium, which commands that only need thresholds do not use.
+    # Imported lazily: it loads gymnasium, which commands that only need thresholds do not use.
     if name == "Diagnosis":
         return importlib.import_module("parallax.harness.diagnosis.user_loop").Diagnosis
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

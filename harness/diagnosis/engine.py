@@ -330,7 +330,7 @@ class DiagnosisEngine:
         except Exception as error:
             self._checks.remove(check)
             text = f"{type(error).__name__}: {error}"
-            self.report_problem(f"{check.id} failed and is not evaluated any more: {text}")
+            self.report_problem(f"{check.id} failed and is no longer evaluated: {text}")
             return None
         if seen is None:
             return None

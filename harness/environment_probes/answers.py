@@ -115,10 +115,10 @@ def merge_environment_reports(reports: Sequence[EnvironmentReport]) -> Environme
 
 
 def load_environment_report(text: str) -> EnvironmentReport:
-    """Parse the JSON of a report, which somebody else may have written.
+    """Parse the JSON of a report, which may be untrusted.
 
     Raises:
-        ValueError: It is no JSON, or a field has another type.
+        ValueError: It is not JSON, or a field has another type.
     """
     import msgspec  # interpreters that only measure need not have it
 

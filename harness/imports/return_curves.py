@@ -226,7 +226,7 @@ def _read_monitor_header(header: str) -> dict[str, Any]:
         content = json.loads(header.removeprefix("#"))
     except (ValueError, RecursionError) as error:
         raise UnusableError(
-            "is no monitor.csv: its first line is no '#' with JSON, which Monitor writes"
+            "is not a monitor.csv: its first line is no '#' with JSON, which Monitor writes"
         ) from error
     return content if isinstance(content, dict) else {}
 
@@ -234,7 +234,7 @@ def _read_monitor_header(header: str) -> dict[str, Any]:
 def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
     rows = csv.DictReader(io.StringIO(table))
     if missing := {"r", "l", "t"} - set(rows.fieldnames or ()):
-        raise UnusableError(f"is no monitor.csv: it lacks column {', '.join(sorted(missing))}")
+        raise UnusableError(f"is not a monitor.csv: it lacks column {', '.join(sorted(missing))}")
     episodes = []
     for number, row in enumerate(rows, 3):
         try:

@@ -112,7 +112,7 @@ def find_sources(paths: Iterable[Path], chosen: str | None) -> list[SourceFiles]
             )
         if name is None:
             raise SpecError(
-                f"{path}: its name does not say what it is: add --format, one of "
+                f"{path}: its name does not reveal its format: add --format, one of "
                 f"{', '.join(FORMATS)}."
             )
         found.append(_make_source(name, (path.absolute(),)))
@@ -246,10 +246,10 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
     if folder in taken:
         raise UnusableError(
             f"has the name of {taken[folder].title}, seed {run.names['seed']} included: say with "
-            "--pattern or --columns what tells them apart, or put them into studies of their own"
+            "--pattern or --columns what distinguishes them, or put them into separate studies"
         )
     if folder.exists():
-        raise UnusableError(f"{folder} is there already, and no run is overwritten")
+        raise UnusableError(f"{folder} already exists, and no run is overwritten")
     return folder
 
 
@@ -351,11 +351,11 @@ def write_imported_run(
         failure: Reason that its training failed; empty where it did not.
 
     Raises:
-        UnusableError: A run is there already.
+        UnusableError: A run already exists there.
         OSError: The folder cannot be written.
     """
     if folder.exists():
-        raise UnusableError(f"{folder} is there already, and no run is overwritten")
+        raise UnusableError(f"{folder} already exists, and no run is overwritten")
     file = io.BytesIO()
     np.savez(
         file,

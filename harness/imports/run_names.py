@@ -53,7 +53,7 @@ class PathPattern:
         if unknown or len(set(names)) < len(names) or not names:
             raise SpecError(
                 f"pattern {text!r} must name some of {', '.join(f'{{{f}}}' for f in FIELDS)}, each "
-                "once, and {_} for what is not looked at, such as '{algorithm}/{env}_{seed}'."
+                "once, and {_} for ignored text, such as '{algorithm}/{env}_{seed}'."
             )
         self._depth = text.strip("/").count("/") + 1
         # The greedy and the lazy way to read a text with several separators: they must agree.
@@ -164,7 +164,7 @@ class NamedCurve:
 
     @property
     def title(self) -> str:
-        """Name of its source for people."""
+        """Readable name of its source."""
         part = f", {self.curve.part}" if self.curve.part else ""
         return f"{self.curve.source}{part}"
 

@@ -34,7 +34,7 @@ _OTHER_NAMES = {"task": "env"}  # another word for the environment
 
 
 def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | UnreadCurve]:
-    """Read the runs of a table, also if some of them cannot be read.
+    """Read the runs of a table, even if some of them cannot be read.
 
     Args:
         path: A CSV file with a heading, or a Parquet file.
@@ -142,7 +142,7 @@ def _group_by_step(steps: Sequence[int], values: Sequence[Any], empty: str) -> R
         raise UnusableError(
             f"{min(counts)} to {max(counts)} values at a step. Several are the "
             "episodes of one evaluation, and their number must be the same; runs of several seeds "
-            "need a column that tells them apart, such as --columns seed=NAME"
+            "need a column that distinguishes them, such as --columns seed=NAME"
         )
     ordered = sorted(by_step)
     results = np.array([by_step[step] for step in ordered], np.float64)
@@ -155,7 +155,7 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
     for number, value in enumerate(column, 1):
         is_whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
         if isinstance(value, bool) or not is_whole or not 0 <= value <= 2**53:
-            raise UnusableError(f"column {name}, row {number}: {value!r} is no number of steps")
+            raise UnusableError(f"column {name}, row {number}: {value!r} is not a number of steps")
         steps.append(int(value))
     return steps
 
@@ -164,7 +164,7 @@ def _to_fact(role: str, value: Any) -> Any:
     if role != "seed":
         if len(text := str(value)) > _MAX_NAME:
             raise UnusableError(
-                f"{role}={text[:40]}... is no name: it has {len(text):,} characters"
+                f"{role}={text[:40]}... is not a name: it has {len(text):,} characters"
             )
         return text
     if isinstance(value, float) and value.is_integer():

@@ -103,16 +103,16 @@ def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
 def _split_events(raw: bytes) -> Iterator[bytes]:
     """Yield the events of a file of TensorFlow records; a truncated last one is left out.
 
-    A training that is killed leaves a part of an event at the end, which is no damage.
+    A killed training leaves a partial event at the end, which does not count as damage.
     """
     position, count = 0, 0
     while len(raw) - position >= 12:
         length, check = struct.unpack_from("<QI", raw, position)
         if _mask_checksum(raw[position : position + 8]) != check:
             raise UnusableError(
-                f"corrupted event file: the checksum of event {count:,} does not hold"
+                f"corrupted event file: the checksum of event {count:,} does not match"
                 if count
-                else "is no TensorBoard event file"
+                else "is not a TensorBoard event file"
             )
         end = position + 12 + length
         if end + 4 > len(raw):
@@ -121,7 +121,7 @@ def _split_events(raw: bytes) -> Iterator[bytes]:
         (expected,) = struct.unpack_from("<I", raw, end)
         if length <= _MAX_CHECKED_BYTES and _mask_checksum(data) != expected:
             raise UnusableError(
-                f"corrupted event file: the checksum of event {count:,} does not hold"
+                f"corrupted event file: the checksum of event {count:,} does not match"
             )
         yield data
         position, count = end + 4, count + 1
@@ -197,7 +197,7 @@ def _group_by_name(
         if step_name not in numbers:
             continue
         if not math.isfinite(numbers[step_name]):
-            raise UnusableError(f"has a row whose {step_name} is no number of steps")
+            raise UnusableError(f"has a row whose {step_name} is not a number of steps")
         for name, value in numbers.items():
             values[name].append((int(numbers[step_name]), value))
     _check_counts(values)
@@ -248,7 +248,7 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
     Each chunk has a CRC-32 (not LevelDB's CRC-32C), its length and its kind; none crosses a block.
     """
     if not raw.startswith(_WANDB_HEADER):
-        raise UnusableError("is no file of W&B's offline mode")
+        raise UnusableError("is not a file of W&B's offline mode")
     position = 7
     waiting: list[bytes] = []
     while len(raw) - position >= 7:
@@ -290,7 +290,7 @@ def _collect_fields(raw: bytes) -> dict[int, list[Any]]:
             elif kind in (_FIXED32, _FIXED64):
                 size = 4 if kind == _FIXED32 else 8
             else:
-                raise UnusableError("corrupted file: a record is no message")
+                raise UnusableError("corrupted file: a record is not a message")
             part = raw[position : position + size]
             if len(part) < size:
                 raise UnusableError("corrupted file: a record ends early")
@@ -319,13 +319,13 @@ def _take_bytes(fields: Mapping[int, list[Any]], number: int) -> list[bytes]:
 
 def _to_signed(value: Any) -> int:
     if not isinstance(value, int):
-        raise UnusableError("corrupted file: a step is no number")
+        raise UnusableError("corrupted file: a step is not a number")
     return value - 2**64 if value >= 2**63 else value
 
 
 def _to_float(value: Any, form: str, size: int) -> float:
     if not isinstance(value, int) or value >= 2 ** (8 * size):
-        raise UnusableError("corrupted file: a value is no number")
+        raise UnusableError("corrupted file: a value is not a number")
     return float(struct.unpack(form, value.to_bytes(size, "little"))[0])
 
 

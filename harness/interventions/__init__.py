@@ -1,1 +1,1 @@
-"""Changes of exactly one thing in a training, as data, and the engine that makes them."""
+"""Interventions: changes of exactly one thing in a training, as data, and code to apply them."""

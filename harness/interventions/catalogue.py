@@ -1,11 +1,11 @@
 """The catalogue of interventions: named changes of one thing in a run, as data.
 
-Three sources give one type, `Intervention`: files `interventions.yaml` (this project's own beside
-this module, for every framework, and one beside each adapter, for that framework's code), muPRL's
-faults of users, and mutants of upstream's update code. A replay strategy needs changes of
-upstream's source as well; they are in `replay.yaml` beside the adapter, in the same form. So are
-patches of constants, by hyperparameter, in `patches.yaml`. `SpecError` names file, entry and remedy
-where one is invalid or does not fit the installed version.
+An `Intervention` has one of three sources: a file `interventions.yaml` (the one beside this module
+is for every framework, the one beside an adapter for that framework's code), muPRL's user faults,
+and mutants of upstream's update code. A replay strategy also needs changes of upstream's source;
+`replay.yaml` beside the adapter has them in the same form, and `patches.yaml` has patches of
+constants by hyperparameter. If an entry is invalid or does not fit the installed version,
+`SpecError` names file, entry and remedy.
 """
 
 import ast
@@ -54,7 +54,7 @@ REPLAY_FILE = "replay.yaml"
 RELEASED_BUGS_FILE = "released_bugs.yaml"
 RELEASED_BUG_PREFIX = "bug."
 LEAVE_OUT_PREFIX = "without."
-# Arithmetic that cannot take long; a power could.
+# Arithmetic that is always fast; powers are excluded.
 _FORMULA_NODES = (
     *(ast.Expression, ast.Load, ast.Constant, ast.BinOp, ast.UnaryOp),
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub),
@@ -63,15 +63,15 @@ _FORMULA_NODES = (
 
 @dataclasses.dataclass(frozen=True)
 class BugRelease:
-    """Facts about a bug that was released and repaired later.
+    """Facts about a bug in a release.
 
     Attributes:
         last_bad: Last release that has it.
         first_good: First release without it; empty if there is none yet.
         reference: Issue, pull request or commit.
         location: File and line of the old code, at `last_bad`.
-        seen_by: Probes that should see it.
-        blind: Why no probe is expected to see it, or why it is not driven; empty otherwise.
+        seen_by: Probes that should detect it.
+        blind: Why no probe can detect it, or why it cannot be reintroduced; empty otherwise.
         control: Whether it is a negative control, which changes no update.
         first_bad: First release that has it; empty if it is not known.
     """
@@ -101,7 +101,7 @@ class Intervention:
         reference_form: Whether it is part of the reference form of its algorithms, which
             `alignment=lockstep` trains.
         field: Hyperparameter whose constant it patches, or an empty string.
-        released: Facts about the released bug that it brings back, or None.
+        released: Facts about the released bug that it reintroduces, or None.
         updates: Counts of the update schedule that it changes, each as a Python expression of the
             other counts and the hyperparameters.
     """
@@ -206,7 +206,7 @@ def list_reference_form(adapter: Adapter, algorithm: str) -> tuple[Intervention,
 def list_conversions(
     names: Sequence[str], native: NativeConfig, adapter: Adapter, algorithm: str
 ) -> tuple[Intervention, ...]:
-    """List the interventions by which a run's hyperparameters mean the same in every framework.
+    """List the interventions that give a run's hyperparameters one meaning in every framework.
 
     Only `alignment=exact` needs them: they are part of the reference form that `lockstep` has.
 
@@ -230,7 +230,7 @@ def list_conversions(
 def _leave_out(
     form: Sequence[Intervention], names: Sequence[str], alignment: str = "lockstep"
 ) -> list[Intervention]:
-    """Return what a level of alignment adds without the interventions that `names` leaves out.
+    """Return the interventions of an alignment level, without those that `names` leaves out.
 
     Raises:
         SpecError: A name to leave out is not in the form, or a name to add already is.
@@ -249,7 +249,9 @@ def _leave_out(
             )
     for name in names:
         if name in there:
-            raise SpecError(f"intervention={name}: alignment={alignment} has it already: drop it.")
+            raise SpecError(
+                f"intervention={name}: alignment={alignment} already includes it: drop it."
+            )
     return [item for item in form if item.name not in left_out]
 
 
@@ -372,7 +374,7 @@ def _explain_unknown_name(name: str, adapter: Adapter) -> str:
     known = [NO_INTERVENTION, *(item.name for item in list_interventions(adapter))]
     return (
         format_unknown_name(f"intervention={name}", name, known)
-        + " parallax intervention list tells what each does."
+        + " parallax intervention list describes each."
     )
 
 
@@ -578,7 +580,7 @@ def _check_settings(
             known = [known.name for known in dataclasses.fields(ALGORITHMS[algorithm])]
             if field not in known:
                 hint = describe_owning_algorithms(field) or format_unknown_name(field, field, known)
-                raise SpecError(f"{where}: set.{field} is no field of {algorithm}: {hint}")
+                raise SpecError(f"{where}: set.{field} is not a field of {algorithm}: {hint}")
     return {field: tuple(v) if isinstance(v, list) else v for field, v in settings.items()}
 
 
@@ -644,7 +646,7 @@ def collect_layers(items: Sequence[Intervention]) -> list[tuple[str, Mapping[str
 def apply_update_counts(
     schedule: UpdateSchedule, hyperparameters: Hyperparameters, items: Sequence[Intervention]
 ) -> UpdateSchedule:
-    """Return an update schedule with the counts that interventions make different.
+    """Return an update schedule with the counts that interventions change.
 
     Args:
         schedule: Of the framework without interventions.

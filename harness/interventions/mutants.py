@@ -198,7 +198,7 @@ def _find_line(source: ParsedSource, text: str, path: Path) -> int:
     lines = source.text.splitlines()
     found = [number for number, line in enumerate(lines, 1) if line.strip() == text]
     if len(found) != 1:
-        raise SpecError(f"{path}: the line {text!r} is there {len(found)} times, not once.")
+        raise SpecError(f"{path}: the line {text!r} occurs {len(found)} times, not once.")
     return found[0]
 
 

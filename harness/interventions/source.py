@@ -88,7 +88,7 @@ def _locate_segment(piece: SourceSegment, path: Path, changed: int) -> SegmentLo
 
 def _check_single(piece: SourceSegment, found: Sequence[Any], what: str, name: str) -> None:
     if len(found) != 1:
-        how = "is not there" if not found else f"is there {len(found)} times"
+        how = "is missing" if not found else f"occurs {len(found)} times"
         raise SpecError(
             f"{piece.where}: the piece {_format_excerpt(piece.find)} {how}: it must match once in "
             f"the {what} ({name})."
@@ -186,7 +186,7 @@ def describe_overlap(pieces: Sequence[tuple[str, SourceSegment]]) -> str:
 
 
 class SourceReplacement:
-    """Temporary replacement of segments of upstream's code."""
+    """Temporarily replaces segments of upstream's code."""
 
     def __init__(self, pieces: Sequence[SourceSegment]) -> None:
         """Find the segments and compile their functions; nothing is changed yet.
@@ -297,7 +297,7 @@ def _read_function_text(
         node = named[-1]
         body = node.body
     if not isinstance(node, ast.FunctionDef):
-        raise SpecError(f"{where} is no plain function.")
+        raise SpecError(f"{where} is not a plain function.")
     lines = text.splitlines(keepends=True)
     # Decorators and defaults before the body were already evaluated at import.
     start = sum(map(len, lines[: node.body[0].lineno - 1]))
@@ -341,7 +341,7 @@ def _check_syntax(piece: SourceSegment, changed: str) -> None:
         raise SpecError(
             f"{piece.where}: with {_format_excerpt(piece.replace)} in place of "
             f"{_format_excerpt(piece.find)} it "
-            f"is no Python any more ({error.msg})."
+            f"is no longer valid Python ({error.msg})."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The fifteen operators of muPRL's Table II: faults that users make when they train an agent.
+"""The fifteen operators of muPRL's Table II: mistakes that users make when they train an agent.
 
 Each changes a hyperparameter of the unified schema, the training task, or an option of the run.
 Ranges of values are those of the reference (testingautomated-usi/muPRL, `mutants/`), where it has
@@ -241,7 +241,7 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
     if fault.asked:
         raise SpecError(
             f"intervention={name}: {fault.id} is asked for by {fault.asked}=..., as its own run, "
-            "and is no intervention."
+            "and is not an intervention."
         )
     if fault.why_not:
         raise SpecError(f"intervention={name} is not made: {fault.why_not}.")

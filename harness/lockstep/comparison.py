@@ -52,7 +52,7 @@ MIN_DIFFERENCE_FLOAT32 = 1e-6
 MIN_DIFFERENCE_FLOAT64 = 1e-13
 """The same in float64."""
 MAX_DETAILED_UPDATES = 24
-"""Updates that are compared one by one after a divergence."""
+"""Number of updates that are compared individually after a divergence."""
 UNINFORMATIVE_DIFFERENCE = 1e-2
 """Allowed difference, as a share of the largest weight, above which equality says little."""
 # SAC: the bias that gives one standard deviation is searched for in each implementation.
@@ -442,7 +442,7 @@ class LockstepTrainings:
     def _align_std_bias(self, weights: Mapping[str, Any]) -> dict[str, Any]:
         # All start from the weights of the first side. The bias that gives SAC's policy one
         # standard deviation is searched for in each implementation and may differ by the search's
-        # error: then the first side's is used. A larger difference means another map and stays.
+        # error: then the first side's is used. A larger difference is real and stays.
         for name, array in weights.items():
             start = self._initial_weights.setdefault(name, array)
             if name == "policy.std.bias" and np.abs(start - array).max() < _STD_BIAS_TOLERANCE:

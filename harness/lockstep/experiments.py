@@ -168,7 +168,7 @@ def _choose_adam_eps(cache: ExperimentCache, algorithm: str, eps: float) -> dict
 
 
 def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
-    """Give all sides hidden sizes and advantage normalization that every side supports."""
+    """Set hidden sizes and advantage normalization that every side supports."""
     if algorithm != "ppo":
         sizes = [experiment_setups.choose_hidden_sizes(cache, algorithm) for cache in caches]
         for cache in caches:

@@ -139,7 +139,7 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
 
 
 def _unscale_stored_actions(run: ProbeRun, stored: Array) -> Array:
-    # Some buffers store scaled actions, which is no difference unless critics see them so.
+    # Some buffers store scaled actions, which is not a difference unless critics see them so.
     found = []
     for taken, column in zip(run.get_actions()[: len(stored)].T, stored.T, strict=True):
         basis = np.stack([taken, np.ones_like(taken)], axis=1)

@@ -1,4 +1,4 @@
-"""Lockstep training of one implementation in an interpreter of its own.
+"""Lockstep training of one implementation in a separate interpreter.
 
 Two releases of a framework cannot be imported into one process. Each is trained by
 `python -m parallax.harness.lockstep.interpreter`, and the recordings are compared here.

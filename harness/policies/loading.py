@@ -144,7 +144,7 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
     if not trust and (code := list_named_code([spec], [reading.content["adapter"]])):
         raise SpecError(
             f"{folder} names code that would run as you: {'; '.join(code)}. "
-            "Load it with trust=True if whoever made the folder may run it."
+            "Load it with trust=True if you trust its author."
         )
     adapter = _load_adapter(reading.content["adapter"], folder)
     with silence_future_warnings(), _restore_rng_state():
@@ -206,13 +206,13 @@ def _load_adapter(name: str, folder: str | Path) -> Adapter:
 
 
 def why_no_policy(reading: RunReading) -> str:
-    """Return the reason that a run has no policy to load, or an empty string."""
+    """Return why a run has no policy to load, or an empty string."""
     if not reading.complete:
         return f"it is not complete ({reading.reason})"
     if reading.record is None or POLICY_FILE not in reading.record.files:
         return f"it was trained by a version that stored no {POLICY_FILE}. Train it again"
     if not reading.content.get("adapter"):
-        return "its run.json names no adapter. Train it again"
+        return "its run.json does not name an adapter. Train it again"
     return ""
 
 

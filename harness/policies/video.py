@@ -93,7 +93,7 @@ def _is_whole_video(content: bytes) -> bool:
 
 
 class _SideBySideEnv(gymnasium.Env[Any, Any]):
-    """Environment that steps all policies together; one whose episode has ended stands still."""
+    """Environment that steps all policies together; finished policies stand still."""
 
     render_mode = "rgb_array"
 

@@ -90,7 +90,7 @@ def has_same_returns(evaluation: EvaluationResult, recorded: NDArray[np.float64]
 
 
 def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
-    """Require that a changed task has the observations and actions that the policy knows."""
+    """Require that a changed task has the observations and actions of the policy."""
     if not options:
         return
     before = load_task(spec.env, **spec.env_options)
@@ -101,7 +101,7 @@ def _check_spaces(spec: RunSpec, options: Mapping[str, Any]) -> None:
             changes = ", ".join(f"env.{key}={value}" for key, value in options.items())
             raise SpecError(
                 f"{changes} changes {name} of {spec.task_name} from {old} in training to {new}; "
-                "the policy cannot act there. Leave that option out."
+                "the policy cannot act there. Drop that option."
             )
 
 
@@ -117,7 +117,7 @@ def main() -> int:
     """Carry out the request on standard input."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what upstream prints goes to stderr
-        # Not msgspec's decoder, which refuses the names of folders that are no valid text.
+        # Not msgspec's decoder, which refuses the names of folders that are not valid text.
         request = msgspec.convert(json.loads(sys.stdin.buffer.read()), PolicyRequest)
         forbid_imports_from(map(Path, request.folders))
         if request.action == "film":

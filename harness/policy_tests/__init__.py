@@ -1,1 +1,1 @@
-"""Test scenarios for policies: originals and mutants play in them, as in muPRL."""
+"""Test scenarios in which originals and mutants play, as in muPRL."""

@@ -1,9 +1,9 @@
 """Mutation tests: originals and mutants of a study play in the scenarios of three test generators.
 
-The generators are those of muPRL; they differ in the configurations that an agent begins in.
-*Replay* has the configurations of the original's own training. *Weak* has those in which
-originals are safest. *Strong* has those in which a predictor, trained on failures of the mutant,
-expects it to fail. `MutationTest` plays all pairs of one setting and returns the outcomes.
+The generators are those of muPRL; they differ in the initial configurations of an agent. *Replay*
+uses the configurations of the original's own training. *Weak* uses configurations in which
+originals are safest. *Strong* uses configurations in which a predictor, trained on failures of the
+mutant, expects it to fail. `MutationTest` plays all pairs of one setting and returns the outcomes.
 """
 
 import dataclasses
@@ -236,7 +236,7 @@ def parse_change(name: str) -> MutantChange:
     """Parse the name of an intervention: `sdf-0.9` is the operator SDF with the value 0.9.
 
     Raises:
-        SpecError: The value of an operator is no number.
+        SpecError: The value of an operator is not a number.
     """
     operator, _, value = name.partition("-")
     if operator not in FAULT_OPERATORS or "+" in name:
@@ -244,7 +244,7 @@ def parse_change(name: str) -> MutantChange:
     try:
         return MutantChange(operator, float(value) if value else None)
     except ValueError:
-        raise SpecError(f"intervention={name}: {value} is no number: leave the run out.") from None
+        raise SpecError(f"intervention={name}: {value} is not a number. Omit the run.") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +252,7 @@ class MutationTestOptions:
     """Options of a mutation test.
 
     Attributes:
-        replay: Maximum number of the training's configurations that are replayed.
+        replay: Largest number of training configurations to replay.
     """
 
     replay: int = 200

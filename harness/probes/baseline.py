@@ -120,7 +120,7 @@ def list_version_differences(report: ProbeReport, stored: ProbeReport) -> list[s
 
 
 def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer) -> list[str]:
-    """Return the difference of an answer from an earlier one, in at most one line."""
+    """Return the difference of an answer from an earlier one, as one line, or none."""
     old, new = (describe_answer(answer, name_source(result)) for answer in (before, after))
     both = f"before: {old}; now: {new}" if old != new else f"{new} {OTHER_NUMBERS}"
     if before.unmeasured or after.unmeasured:

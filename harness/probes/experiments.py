@@ -126,7 +126,7 @@ UPSTREAM_LEVEL = "upstream"
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentLevel:
-    """Hyperparameters that an implementation is probed with, besides those of the experiments.
+    """Hyperparameters of a probed implementation that the experiments do not set.
 
     Attributes:
         name: `upstream`: the framework's own, and its own values for options that no
@@ -164,7 +164,7 @@ class ExperimentCache:
         level: Alignment of the hyperparameters.
         script: The user's own copy of the framework's script, which is run instead of it.
         acceleration: How each run is accelerated, or `none`.
-        fixed: Hyperparameters that every run has, whatever its experiment sets.
+        fixed: Hyperparameters that override those of every experiment.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
 SIZE = (4.6, 2.9)
 STYLE: Any = {
-    # Matplotlib reads settings from a file in the current folder, which may be anybody's.
+    # Matplotlib reads settings from a file in the current folder, which may be untrusted.
     **{k: v for k, v in dict.items(mpl.rcParamsDefault) if not k.startswith("backend")},
     "text.parse_math": False,
     "svg.fonttype": "none",  # text stays text

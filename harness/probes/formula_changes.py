@@ -1,9 +1,9 @@
-"""Search for the one quantity of a formula that an implementation computes in another way.
+"""Search for the one quantity of a formula that an implementation computes differently.
 
 A formula is a function that names its quantities while it computes numbers from them. It is
 computed again with each quantity changed in each way that fits its shape: another sign, another
-network, a mean over the minibatch, a missing term. The change that gives the measured numbers, if
-there is one, is the description. Derivatives are PyTorch's, so a changed loss has its own gradient.
+network, a mean over the minibatch, a missing term. If a change gives the measured numbers, it is
+the description. Derivatives are PyTorch's, so a changed loss has its own gradient.
 """
 
 import dataclasses
@@ -419,7 +419,7 @@ class _FormulaSearch:
         return None
 
     def find_function(self, base: _Baseline) -> str | None:
-        """Return which quantity is another function of itself, whatever the function is.
+        """Return which quantity is replaced by a function of itself, whatever the function is.
 
         The values that a quantity must have for the measured numbers are solved for, row by row.
         If they change smoothly along the quantity, it is a function of nothing else; if they do

@@ -78,7 +78,7 @@ def format_changes(report: ProbeReport, framework: str, text: str) -> list[str]:
 def list_wrong_predictions(
     report: ProbeReport, framework: str, text: str, probes: Sequence[Probe]
 ) -> list[str]:
-    """Return a line per wrong prediction; predictions of probes that were not run are left out."""
+    """Return one line per wrong prediction; predictions of probes that were not run are omitted."""
     known = {probe.name: probe for probe in probes}
     results = {result.probe: result for result in report.results}
     algorithms = list(dict.fromkeys(probe.algorithm for probe in probes))
@@ -87,7 +87,7 @@ def list_wrong_predictions(
         for name, prediction in item.answers.items():
             if name not in _PROBE_NAMES:
                 complaints.append(
-                    f"{item.file}: {item.name} predicts an answer of {name}, which is no probe: "
+                    f"{item.file}: {item.name} predicts an answer of {name}, which is not a probe: "
                     "parallax probe --list lists all."
                 )
             elif name in known:

@@ -163,7 +163,7 @@ def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]
 
 
 def describe_critic_actions(run: ProbeRun) -> str:
-    """Return whose actions critics see if these are no linear function of those that were taken."""
+    """Return whose actions critics see, if they are not a linear function of those taken."""
     step = list_critic_updates(run)[0]
     seen = find_minibatch(run, step)
     taken = run.get_actions()[find_transition_rows(run, seen.observations)]
@@ -497,7 +497,7 @@ def describe_share(share: float, tau: float) -> str:
 
 
 def describe_optimizers(run: ProbeRun) -> str:
-    """Return on which networks optimizers step, if one steps on others than its own; else empty.
+    """Return the networks that optimizers update, if one updates others than its own, or "".
 
     An optimizer has one network, both critics, or all networks.
     """

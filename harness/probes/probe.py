@@ -1,7 +1,7 @@
 """Probes: one question with the paper's answer, its measurement, and the comparison of answers.
 
 Differences are located in upstream's source. Parts that an adapter names in `recipe_parts` are this
-project's code (upstream leaves them to its users), so they are no evidence about upstream.
+project's code (upstream leaves them to its users), so their answers say nothing about upstream.
 """
 
 import dataclasses

@@ -121,8 +121,8 @@ def find_solvable_rows(
 ) -> NDArray[np.bool_]:
     """Return for each row whether the last layer's gradient determines its own, bool[rows].
 
-    It does not where rows have proportional features, as with a single active ReLU unit, or nearly
-    so. Equal rows share one gradient.
+    It does not if rows have proportional features, or nearly so, as with a single active ReLU
+    unit. Equal rows share one gradient.
     """
     rows, places = np.unique(inputs, axis=0, return_inverse=True)
     system = np.vstack([compute_features(weights, network, rows, activation).T, np.ones(len(rows))])

@@ -61,7 +61,7 @@ def describe_weighted_sum(value: Array, terms: Mapping[str, Array]) -> str:
 
 
 def describe_course(found: Array, due: Array, steps: Array) -> str:
-    """Return where a quantity that changes over a run leaves its course, and how it goes on.
+    """Return where a quantity leaves its schedule, and how it continues.
 
     Args:
         found: Measured numbers.

@@ -368,7 +368,7 @@ def describe_answer(answer: ProbeAnswer, source: str = "the paper") -> str:
 
 
 def _describe_size(answer: ProbeAnswer, source: str) -> str:
-    """Return how far an answer is from its source; empty if its description already says it."""
+    """Return the difference of an answer from its source, or "" if its description has it."""
     digits = _format_digits(abs(answer.comparison.size))
     if digits in answer.meaning:
         return ""

@@ -50,7 +50,7 @@ from parallax.harness.probes.worker import WorkerTask, read_last_line
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
-"""One thread per worker. Compiling what is called a few times costs more than it saves."""
+"""One thread per worker, and no compilation: it costs more than it saves in short trainings."""
 MAX_PROCESSES = 2
 """Largest number of implementations that are measured at the same time."""
 

@@ -1,8 +1,8 @@
-"""Answers in the user's cache, so that code that has not changed is measured once.
+"""Answers in the user's cache, so that unchanged code is measured only once.
 
-An answer is reused only where nothing that may change it differs: the files of this project, all
-code in the interpreter's site-packages, the interpreter, the processor, and the variables that
-libraries for numbers read.
+An answer is reused only if everything that may affect it is the same: the files of this project,
+all code in the interpreter's site-packages, the interpreter, the processor, and the environment
+variables that numerical libraries read.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class AnswerStore:
         return None
 
     def save_answer(self, result: dict[str, Any]) -> None:
-        """Store a result unless its probe failed; a full disk loses nothing but time."""
+        """Store a result unless its probe failed; a full disk only costs time."""
         if any(answer["failed"] for answer in result["answers"].values()):
             return
         with contextlib.suppress(OSError):

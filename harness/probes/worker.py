@@ -90,7 +90,7 @@ class WorkerTask:
         return "@".join((*words, self.acceleration, str(int(self.uses_store)), script))
 
     def open_store(self, adapter: Adapter) -> AnswerStore | None:
-        """Open the store of its answers; None unless the installed code alone decides them."""
+        """Open the store of its answers; None unless they depend only on the installed code."""
         changed = self.intervention or self.script or self.acceleration != NO_ACCELERATION
         if changed or not self.uses_store:
             return None

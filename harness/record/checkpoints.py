@@ -1,15 +1,15 @@
-"""Checkpoints of a run: complete states, of which only what is new is written.
+"""Checkpoints of a run: complete states, of which only new chunks are written.
 
 A state is nested plain values and arrays. Arrays are split into chunks, and a chunk whose hash was
-written before is not written again: a replay buffer of a million transitions costs only what is new
-since the last time, wherever in the buffer it is. A checkpoint is two files in the folder
+written before is not written again: of a replay buffer of a million transitions, only the chunks
+that changed since the last checkpoint are written. A checkpoint is two files in the folder
 `checkpoint/` of the run: `<n>.pieces` holds new chunks one after the other, `<n>.state` holds
 everything else and the place of each chunk, and has its own hash. Both are written under temporary
 names and moved into place under the run's lock, `<n>.state` last: without it there is no
 checkpoint. The last two checkpoints are stored.
 
 A hash can be computed by anyone. The `.state` file ends in an HMAC-SHA256 (RFC 2104) with a key
-that only the user can read: a checkpoint of somebody else is recognized.
+that only the user can read, so that other users' checkpoints are recognized.
 """
 
 import contextlib
@@ -229,7 +229,7 @@ class CheckpointStore:
         self._lease.make_folder(CHECKPOINT_FOLDER)
 
     def _is_wasteful(self) -> bool:
-        """Return whether most of the stored chunks are unreferenced."""
+        """Return whether most stored chunks are unreferenced."""
         live: dict[tuple[int, int], int] = {}
         for pieces in self._complete.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}
@@ -281,7 +281,7 @@ def _read_signed_state(checkpoints: Path, number: int) -> tuple[bytes, bytes]:
     if hashlib.sha256(raw).digest() != digest:
         raw, signature = raw[:-_HASH_BYTES], raw[-_HASH_BYTES:]
         if hashlib.sha256(raw).digest() != digest:
-            raise UnusableError("is damaged: its checksum does not hold")
+            raise UnusableError("is damaged: its checksum does not match")
     return raw, signature
 
 
@@ -406,7 +406,7 @@ class _StateUnpacker:
 
     def _unpack_array(self, kind: str, shape: list[int], digests: list[Digest]) -> NDArray[Any]:
         if len(kind) > _LONGEST_KIND or len(shape) > _MAX_DIMENSIONS:  # which take minutes to read
-            raise UnusableError("is damaged: it announces an array that numpy does not have")
+            raise UnusableError("is damaged: it declares an array that numpy cannot represent")
         dtype, number = np.dtype(kind), math.prod(shape)
         size = number * dtype.itemsize
         # Checked before memory is allocated: the array must have its chunks, and must fit.
@@ -414,8 +414,8 @@ class _StateUnpacker:
         is_odd = dtype.hasobject or is_endless or min(shape, default=0) < 0
         if is_odd or len(digests) != -(-size // CHUNK_BYTES):
             raise UnusableError(
-                f"is damaged: it announces an array of {size:,} bytes, and holds {len(digests):,} "
-                f"pieces of {CHUNK_BYTES:,} bytes"
+                f"is damaged: it declares an array of {size:,} bytes, but holds {len(digests):,} "
+                f"chunks of {CHUNK_BYTES:,} bytes"
             )
         self._total += size
         if self._total > self._most:
@@ -430,7 +430,7 @@ class _StateUnpacker:
                 raise UnusableError("is damaged: the lengths of its arrays do not agree")
             raw = self._checkpoints.read_chunk(place)
             if hashlib.sha256(raw).digest() != digest or len(raw) != len(piece):
-                raise UnusableError("is damaged: a checksum of its arrays does not hold")
+                raise UnusableError("is damaged: a checksum of its arrays does not match")
             piece[:] = raw
         return array
 

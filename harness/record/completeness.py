@@ -1,13 +1,13 @@
 """Decides whether a run is complete: one rule, for run folders and packed runs.
 
-A run is complete when all of these hold, and nothing else counts:
+A run is complete if all of these conditions hold, and only then:
 
 1. `run.json` can be read and says `completed`,
 2. the evaluations in `evaluations.npz` are at the steps that `eval_every` means, with as many
    episodes as requested, and the last one is at the last scheduled step, which is the requested
    one or later, or the end of the last whole rollout before it,
 3. every return is finite,
-4. the hashes that `run.json` has of the files' content, and of its own, still match.
+4. the hashes in `run.json`, of the other files' content and of its own, still match.
 
 Rows of packed files pass the same function, with the hash of the row in place of that of the file.
 """
@@ -41,13 +41,13 @@ _MAX_RETURN = 3.4028234663852886e38
 NON_FINITE = "non-finite returns"
 """Beginning of the reason of a run with returns that are not finite."""
 CHECKSUM_MISMATCH = (
-    f"{RUN_FILE} was changed after it was written: its checksum does not hold "
-    f"(whoever means the change removes the entry `{CHECKSUM_FIELD}`)"
+    f"{RUN_FILE} was changed after it was written: its checksum does not match "
+    f"(to accept the change, remove the entry `{CHECKSUM_FIELD}`)"
 )
 
 
 class NewerSchemaError(UnusableError):
-    """The record has a schema that is not known yet."""
+    """The record has a newer schema than this version supports."""
 
     def __init__(self, message: str, content: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -70,8 +70,8 @@ class RunReading:
         record: Its `run.json`; None where that cannot be used.
         content: The same as decoded from the file, for writing it again.
         evaluations: Its evaluations; None unless they were requested and the run is complete.
-        reason: Reason that the run is not complete, in a line; empty where it is.
-        damaged: Whether that is because a file is damaged.
+        reason: Why the run is not complete, in a line; empty if it is.
+        damaged: Whether the reason is a damaged file.
         newer: Whether the record was written by a later version of this project.
         unreadable: Whether the system prevents reading a file, so that its state is unknown.
         failed: Whether training failed, by its record, or diverged, by returns that are not finite.
@@ -94,7 +94,7 @@ class RunReading:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return the requested settings, with what older records leave out; empty without a record.
+        """Return the requested settings, with defaults for older records; empty without a record.
 
         Fields that this version does not know are preserved.
         """
@@ -243,7 +243,7 @@ def _check_evaluation_steps(record: RunRecord, evaluations: "RunEvaluations") ->
 
 
 def why_unfinished(status: str, failure: str | None) -> str:
-    """Return the reason that a run is not complete, in a line; empty where it is."""
+    """Return why a run is not complete, in a line; empty if it is."""
     if status == "completed":
         return ""
     return f"failed: {summarize_error(failure or '')}" if status == "failed" else status

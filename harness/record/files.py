@@ -1,4 +1,4 @@
-"""Atomic writing of files, reading that cannot hang or fill the memory, and words of commands."""
+"""Atomic writing of files, bounded reading of untrusted files, and parsing of numbers."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 MAX_JOBS = 1024
-"""Processes that a command may start at a time."""
+"""Largest number of processes that a command may start at a time."""
 
 
 DECODE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -35,7 +35,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         limit: Most bytes to read.
 
     Raises:
-        UnusableError: It is a link, no regular file, or larger than `limit`.
+        UnusableError: It is a link, not a regular file, or larger than `limit`.
         OSError: It is missing or cannot be read.
     """
     descriptor = _open_descriptor(path)
@@ -59,7 +59,7 @@ def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a regular file for reading.
 
     Raises:
-        UnusableError: It is a link or no regular file.
+        UnusableError: It is a link or not a regular file.
         OSError: It is missing or cannot be read.
     """
     with os.fdopen(_open_descriptor(path), "rb") as file:
@@ -90,7 +90,7 @@ def _check_regular(mode: int) -> None:
     if stat.S_ISLNK(mode):
         raise UnusableError(_LINK_ERROR)
     if not stat.S_ISREG(mode):
-        raise UnusableError("is no regular file")
+        raise UnusableError("is not a regular file")
 
 
 def summarize_error(error: object) -> str:
@@ -118,7 +118,7 @@ def escape_lines(text: str) -> str:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines without control characters: texts may come from a file of somebody else."""
+    """Print lines without control characters, since texts may come from untrusted files."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal lacks a character
     for line in lines:
@@ -262,7 +262,7 @@ def make_bytes_writer(content: bytes) -> Callable[[IO[bytes]], object]:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert to types of strict JSON: infinities and what UTF-8 cannot encode become text."""
+    """Convert to types of strict JSON; infinities and characters outside UTF-8 become text."""
     if isinstance(value, dict):
         return {to_plain_json(str(key)): to_plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -73,7 +73,7 @@ class RunFolder:
 
         Args:
             lease: The lock that allows writing it.
-            content: New content of `run.json`; None is its present content.
+            content: New content of `run.json`; None for its current content.
         """
         self.path = lease.folder
         self.content = dict(read_run(lease.folder).content if content is None else content)
@@ -154,7 +154,7 @@ class RunFolder:
         self._lease.remove(EVALUATIONS_FILE)
 
     def rename_damaged_files(self) -> None:
-        """Renames the files of a damaged run, so that somebody can still repair them."""
+        """Renames the files of a damaged run, so that they can still be repaired."""
         for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
@@ -275,7 +275,7 @@ class RunFolder:
 
 
 def list_leftovers(folder: Path) -> list[str]:
-    """Return the names in a run folder that killed processes leave behind; none if it is tidy."""
+    """Return the names of files that killed processes left in a run folder."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
@@ -342,8 +342,8 @@ class HeartbeatWriter:
                 self._end_process(str(error.strerror), 1)
 
     def _end_process(self, why: str, code: int) -> None:
-        # The training may be in code that cannot be interrupted. It can write nothing anymore, so
-        # there is nothing to tidy up.
+        # The training may be in code that cannot be interrupted. It can no longer write, so
+        # nothing needs to be cleaned up.
         print(f"Ended: {why}.", file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(code)

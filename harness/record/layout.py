@@ -33,7 +33,7 @@ RESERVED_FOLDERS = {
     ANALYSIS_FOLDER: "is where tables and figures go",
     SLURM_FOLDER: "is where submissions and their logs go",
 }
-"""Names that no study can have, since folders of that name hold no runs, and why."""
+"""Names that no study can have, and why: folders of these names hold no runs."""
 
 SLASH_SUBSTITUTE = "~"
 """Character that replaces a slash in the name of a folder."""
@@ -51,7 +51,7 @@ class RunPath:
 
     Attributes:
         hps: Name of the hyperparameter set.
-        variant: What distinguishes otherwise equal settings, e.g. `steps=20480`.
+        variant: Settings that distinguish otherwise equal runs, e.g. `steps=20480`.
     """
 
     study: str
@@ -133,7 +133,7 @@ class FoundRunFolders:
         if not self.links:
             return ""
         more = f" and {len(self.links) - 1} more" if len(self.links) > 1 else ""
-        return f"Links are not followed: {self.links[0]}{more}. Name what they point to."
+        return f"Links are not followed: {self.links[0]}{more}. Name their targets instead."
 
 
 def parse_run_path(folder: Path) -> RunPath:

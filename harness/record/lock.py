@@ -53,7 +53,7 @@ _POLL_SECONDS = 0.5  # seconds between two checks of a heartbeat
 
 
 class LockHeldError(Exception):
-    """Another process, which is alive, runs the run in this folder."""
+    """Another living process owns this run folder."""
 
 
 class LockLostError(Exception):
@@ -82,12 +82,12 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def describe_resumption(self) -> str:
-        """Return a phrase on from where and how often the run resumed; empty if it did not."""
+        """Return a phrase on where and how often the run resumed; empty if it did not."""
         return describe_resumption(self.resumed_from, self.resumptions)
 
 
 def describe_resumption(step: int | None, times: int) -> str:
-    """Return in a few words from where and how often a run resumed; empty if it did not.
+    """Return from which step and how often a run resumed, in a few words; empty if it did not.
 
     Args:
         step: Step of the checkpoint that the last attempt resumed from; None if from none.
@@ -96,7 +96,7 @@ def describe_resumption(step: int | None, times: int) -> str:
     if step is None:
         return ""
     often = f", {times} times so far" if times > 1 else ""
-    return f"went on from step {step:,}{often}"
+    return f"resumed from step {step:,}{often}"
 
 
 # Made once: msgspec crashes where two threads decode a type for the first time at once.
@@ -191,19 +191,19 @@ class RunLock:
         return grown[0]
 
     def move(self, name: str, new: str) -> None:
-        """Renames a file in the run folder, if it is there."""
+        """Renames a file in the run folder, if it exists."""
         waypoint = self.staging / new
         self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
         self._guard(lambda: _rename_if_present(waypoint, self.folder / new))
 
     def remove(self, name: str) -> None:
-        """Deletes a file or a folder from the run folder, if it is there."""
+        """Deletes a file or a folder from the run folder, if it exists."""
         waypoint = self.staging / Path(name).name
         self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
         _delete_path(waypoint)
 
     def make_folder(self, name: str) -> None:
-        """Makes a folder in the run folder, unless it is there."""
+        """Makes a folder in the run folder, unless it exists."""
         if not (self.folder / name).is_dir():
             waypoint = self.staging / name
             self._guard(lambda: waypoint.mkdir(exist_ok=True))
@@ -293,7 +293,7 @@ def watch_heartbeats(
 
 
 def unlock_folder(folder: Path, holder: LockOwner) -> None:
-    """Removes an owner's lock, whether it is alive or not: its later writes fail."""
+    """Removes a lock, whether its owner is alive or not: the owner's later writes fail."""
     _remove_lock(folder, holder.token)
 
 
@@ -354,7 +354,7 @@ def _create_lock(folder: Path, token: str) -> bool:
 
 
 def _remove_lock(folder: Path, token: str) -> None:
-    """Removes a lock; if several processes try, one succeeds and the others change nothing."""
+    """Removes a lock; of several processes that try, exactly one succeeds."""
     aside = folder / f"{LOCK_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
     if (folder / LOCK_FOLDER).is_symlink():
         return
@@ -391,6 +391,6 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _rename_if_present(old: Path, new: Path) -> None:
-    # A missing file is no error, a missing lock is one.
+    # A missing file is not an error, but a missing lock is.
     if old.exists() or old.is_symlink() or not new.parent.exists():
         old.rename(new)

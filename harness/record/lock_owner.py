@@ -64,8 +64,8 @@ class LockOwner(msgspec.Struct, frozen=True):
 
     Attributes:
         token: Name of the lock.
-        host: Its machine, for people.
-        machine: Its machine, for programs: changes when the machine is rebooted.
+        host: Readable name of its machine.
+        machine: Identifier of its machine, which changes when the machine is rebooted.
         pid: Its process id.
         born: Start time of the process as the machine counts it; distinguishes reused ids.
         job: The batch system's name of its job; empty outside one.
@@ -98,7 +98,7 @@ class LockOwner(msgspec.Struct, frozen=True):
         )
 
     def describe(self) -> str:
-        """One phrase for people."""
+        """Return a readable phrase."""
         if not self.machine:
             return "a process that left no readable name"
         job = f" in job {self.job}" if self.job else ""
@@ -112,7 +112,7 @@ class LockOwner(msgspec.Struct, frozen=True):
         )
 
     def is_superseded_by(self, other: "LockOwner") -> bool:
-        """Return whether the batch system has started `other` in this one's place."""
+        """Return whether the batch system has restarted this job as `other`."""
         return self.job != "" and self.job == other.job and self.restart < other.restart
 
     def is_running(self) -> bool:

@@ -98,11 +98,11 @@ def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
             raise UnusableError(f"{info.filename} is not where the archive says")
         name, extra = (int.from_bytes(raw[at + i : at + i + 2], "little") for i in (26, 28))
         if raw[at + 30 : at + 30 + name] != info.orig_filename.encode():
-            raise UnusableError(f"{info.filename} has another name where it lies")
+            raise UnusableError(f"{info.filename} has another name at its place")
         start = at + 30 + name + extra
         data = raw[start : start + info.file_size]
         if zlib.crc32(data) != info.CRC:
-            raise UnusableError(f"the checksum of {info.filename} does not hold")
+            raise UnusableError(f"the checksum of {info.filename} does not match")
     elif info.compress_type == zipfile.ZIP_DEFLATED:
         with archive.open(info) as file:
             data = file.read(info.file_size + 1)  # it may hold more than it says
@@ -209,7 +209,7 @@ NORMALIZATION_STATISTICS = ("mean", "var", "epsilon")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredPolicy:
-    """Everything that is needed to run a policy again, as arrays.
+    """A policy as arrays, with everything that is needed to run it.
 
     Attributes:
         weights: Every trained parameter by the framework's name, target networks included.
@@ -241,7 +241,7 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
     for name, array in arrays.items():
         prefix = next((prefix for prefix in parts if name.startswith(prefix)), None)
         if prefix is None:
-            raise UnusableError(f"{name} is no part of a policy")
+            raise UnusableError(f"{name} is not part of a policy")
         parts[prefix][name.removeprefix(prefix)] = array
     if not parts[_WEIGHTS_PREFIX]:
         raise UnusableError("there are no weights in it")

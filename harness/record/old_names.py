@@ -1,4 +1,4 @@
-"""Names in files of earlier versions, and their present names.
+"""Names in files of earlier versions, and their current names.
 
 The only table of old names. `translate_record` is applied to every `run.json` and every record of a
 packed study right after it was decoded, `translate_variant` and `translate_env` to the parts of a
@@ -59,7 +59,7 @@ _INTERVENTIONS = {
     "whole-critic-loss": "critic-loss-x1",
     "whole-value-loss": "value-loss-x1",
 }
-# Ids of diagnosis checks: those of the paper, and others made up like them.
+# Ids of diagnosis checks: the paper's ids, and further ids in the same style.
 _CHECKS = {
     "ACN_d0": "low-initial-entropy",
     "ACN_d1": "entropy-rises",
@@ -158,17 +158,17 @@ def translate_spec(spec: Any) -> Any:
 
 
 def translate_intervention(text: str) -> str:
-    """Return names of interventions, joined by `+`, as they are called today."""
+    """Return the current names of interventions, joined by `+`."""
     return "+".join(_INTERVENTIONS.get(name, name) for name in text.split("+"))
 
 
 def translate_check_id(check_id: str) -> str:
-    """Return the id of a diagnosis check as it is called today."""
+    """Return the current id of a diagnosis check."""
     return _CHECKS.get(check_id, check_id)
 
 
 def translate_module(text: str) -> str:
-    """Return the name of a module or of something in it, as `module:Class`, where it is now."""
+    """Return the current name of a module, or of something in it as `module:Class`."""
     return f"parallax.{text}" if _MOVED_PACKAGES.match(text) else text
 
 

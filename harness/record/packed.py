@@ -1,4 +1,4 @@
-"""Many runs in one Parquet file: all that is needed to publish, read, judge and repeat a study.
+"""Many runs in one Parquet file: all data to publish, read, judge and repeat a study.
 
 Each row is a run folder, used or not. Scores and evaluations are in columns that any reader of
 Parquet understands; `run_json` is the run's own record, with its settings and provenance. The same
@@ -126,10 +126,10 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     version = (there.metadata or {}).get(_METADATA_KEY)
     if version is None or not set(_HASHED) <= set(there.names):
         raise UnusableError(
-            "it holds no packed runs; `parallax study pack RESULTS` makes such a file"
+            "it holds no packed runs; make such a file with `parallax study pack RESULTS`"
         )
     if version.decode() != _VERSION:
-        raise UnusableError("a later version of this project wrote it: use that one")
+        raise UnusableError("a later version of this project wrote it: use that version")
     names = [name for name in PACKED_SCHEMA.names if name in there.names]
     schema = pyarrow.schema([PACKED_SCHEMA.field(name) for name in names])
     check_size(file.metadata.num_rows, _MOST_ROWS, "rows")
@@ -172,7 +172,7 @@ def check_size(found: int, limit: int, what: str) -> None:
     if not 0 <= found <= limit:
         raise UnusableError(
             f"it is too large: {found:,} {what} where {limit:,} are allowed. If these are your own "
-            "runs, pack parts of the study into files of their own"
+            "runs, pack parts of the study into separate files"
         )
 
 
@@ -194,7 +194,7 @@ def judge_row(row: PackedRow, root: Path) -> RunReading:
 
 
 def translate_row(row: PackedRow) -> PackedRow:
-    """Return a row with present names in its columns; the row's hash is of the old ones."""
+    """Return a row with current names in its columns; the row's hash covers the old names."""
     env, variant = row["env"], row["variant"]
     new = {"env": env and translate_env(env), "variant": variant and translate_variant(variant)}
     return {**row, **new}
@@ -204,7 +204,7 @@ def check_columns(row: PackedRow) -> None:
     """Checks the columns that say which run a row is.
 
     Raises:
-        UnusableError: A name is missing or too long, or the folder is no relative path.
+        UnusableError: A name is missing or too long, or the folder is not a relative path.
     """
     for name in _NAMES:
         value = row[name]
@@ -234,7 +234,7 @@ def check_folder(folder: str | None) -> None:
     path = PurePosixPath(folder)
     if path.is_absolute() or ".." in path.parts or "\0" in folder or not path.parts:
         raise UnusableError(
-            f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, which is no path "
+            f"corrupted row: column folder is {escape_unprintable(folder)[:80]}, not a path "
             "below the file"
         )
 
@@ -291,7 +291,7 @@ def check_hash(row: PackedRow) -> bool | None:
 
 
 CHANGED = (
-    "corrupted row: its content_sha256 does not hold, so it was changed after it was packed: "
+    "corrupted row: its content_sha256 does not match, so it was changed after it was packed: "
     "pack the run folders again"
 )
 

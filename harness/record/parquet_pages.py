@@ -1,10 +1,10 @@
 """Sizes that the columns and pages of a Parquet file have, before anything is decompressed.
 
-The footer says how large a column is after decompression and how many values it has, and whoever
-made the file can write anything there. A page's own header says how much memory its decompression
-takes; the decompressor keeps to that. So the headers are read here, without the pages, and must
-agree with the footer; after that, the footer's sizes can be used to refuse a file, by an
-`UnusableError`.
+The footer says how large a column is after decompression and how many values it has, but the
+author of a file can write anything there. A page's own header says how much memory its
+decompression takes, and the decompressor respects that limit. So this module reads the headers
+without the pages, and requires that they agree with the footer. After that, the footer's sizes can
+be used to refuse a file with an `UnusableError`.
 
 The footer is read here too: PyArrow's own view of a column ends the process where the column's
 size statistics contradict themselves, since its C++ exception is not caught.
@@ -168,7 +168,7 @@ class _CompactReader:
             delta, kind = head >> 4, head & 15
             number = number + delta if delta else self._read_signed()
             if number in fields:  # other readers may merge the two
-                raise ValueError("a field that stands there twice")
+                raise ValueError("a field that occurs twice")
             fields[number] = self._read_value(kind, depth)
         return fields
 

@@ -304,13 +304,13 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         content = json.loads(read_bounded(folder / DIAGNOSIS_FILE, _MAX_DIAGNOSIS_BYTES))
         findings = tuple(content["findings"])
         if not all(is_finding(finding) for finding in findings):
-            raise ValueError("a finding lacks what findings have")
+            raise ValueError("a finding lacks required fields")
         curves = {
             str(name): tuple((int(step), float(value)) for step, value in signal.get("curve", ()))
             for name, signal in content.get("signals", {}).items()
         }
         if any(not 0 <= step <= _MAX_STEP for curve in curves.values() for step, _ in curve):
-            raise ValueError("a step of a curve is no step of a training")
+            raise ValueError("a step of a curve is not a step of a training")
         # Older files have other ids; the schema of `diagnosis.json` did not change with them.
         findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
         return DiagnosisReading(folder, findings, curves)
@@ -331,7 +331,7 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
 
 
 def is_finding(finding: Any) -> bool:
-    """Return whether a decoded finding of a diagnosis has the fields that findings have."""
+    """Return whether a decoded finding of a diagnosis has all required fields."""
     return (
         all(isinstance(finding.get(word), str) for word in _TEXT_FIELDS)
         and all(

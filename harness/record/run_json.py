@@ -18,8 +18,8 @@ from parallax.harness.record.lock import Count, Seconds
 SCHEMA = 3
 """Version of `run.json`.
 
-Fields that were added later have defaults that mean "as before the field existed"; fields that were
-renamed are translated by `old_names`. Schema 3 renamed fields and values.
+Fields that were added later have defaults that preserve the old behaviour; `old_names` translates
+fields that were renamed. Schema 3 renamed fields and values.
 """
 
 CHECKSUM_FIELD = "checksum"
@@ -262,7 +262,7 @@ class RunRecord(Struct, frozen=True):
 
 
 def compute_checksum(content: Mapping[str, Any]) -> str:
-    """Hash everything in `run.json` but the checksum, independently of order and spacing."""
+    """Hash everything in `run.json` except the checksum, independently of order and spacing."""
     rest = {name: value for name, value in content.items() if name != CHECKSUM_FIELD}
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()
 

@@ -1,8 +1,8 @@
 """Trace of a training: appended batch by batch, and one Parquet file at the end.
 
-During a run its trace is a stream of Arrow batches in the lock's own folder, so that a
-former owner cannot write it either. Parquet files cannot grow; the one that is written at the
-end has a checksum on every page.
+During a run, its trace is a stream of Arrow batches in the lock's own folder, so that a former
+owner of the lock cannot write to it. Parquet files cannot grow; the Parquet file that is written at
+the end has a checksum on every page.
 """
 
 import contextlib
@@ -271,7 +271,7 @@ class AppendFile:
             self._flushed = time.monotonic()
 
     def state(self) -> int:
-        """Flushes, and returns the number of bytes by now."""
+        """Flushes, and returns the current number of bytes."""
         self.flush()
         return self._file.tell() if self._file is not None else 0
 
@@ -313,7 +313,7 @@ class CheckpointExtras:
         self._parts: dict[str, Any] = {}
 
     def add(self, name: str, part: Any) -> None:
-        """Adds something with `state` and `load_state`; one of the same name is replaced."""
+        """Adds an object with `state` and `load_state`; replaces an object of the same name."""
         self._parts[name] = part
 
     def state(self) -> dict[str, Any]:

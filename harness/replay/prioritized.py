@@ -210,7 +210,7 @@ class ProportionalStrategy:
             raise TrainingError(
                 f"replay={self.replay.name}: {broken} of {absolute.size} temporal-difference "
                 "errors are not finite, so that they give no priorities: the critic has diverged. "
-                "Lower its learning rate, or look with diagnosis=on where it began."
+                "Lower its learning rate, or find the cause with diagnosis=on."
             )
         return absolute
 
@@ -229,7 +229,7 @@ class ProportionalStrategy:
 
 
 def compute_ranks(errors: Floats, ordered: Floats) -> Floats:
-    """Return 1 plus how many of `ordered` (ascending) are larger: the ranks of the errors in it."""
+    """Return the ranks of errors in `ordered` (ascending): 1 plus the number of larger ones."""
     larger = len(ordered) - np.searchsorted(ordered, errors, side="right")
     return np.asarray(larger + 1.0, np.float64)
 

@@ -132,7 +132,7 @@ class ComparisonSchedule:
     """Times of comparison: the middle of each of `COMPARISONS_PER_RUN` equal parts of a run.
 
     Attributes:
-        taken: How many of these points have passed.
+        taken: Number of these points that have passed.
     """
 
     def __init__(self, seed: int, steps: int) -> None:
@@ -224,7 +224,7 @@ class ReplaySampler:
     the weights of the losses once it knows the errors.
 
     Attributes:
-        account: The times that this takes.
+        account: CPU times of its work.
         drawn: Indices of the last minibatch.
     """
 

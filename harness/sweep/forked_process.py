@@ -1,6 +1,6 @@
 """Runs as children of a process that has imported the framework; see `harness.forkserver`.
 
-Most of the first seconds of a run are imports, the same for every run of a framework.
+The first seconds of a run are mostly imports, which are the same for every run of a framework.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 
 EXIT_UNKNOWN = 256
-"""In place of an exit code: no process is left that could report it."""
+"""Replaces an exit code that no remaining process can report."""
 
 _POLL_SECONDS = 0.2  # seconds between two checks of whether a sweep goes on
 _SHUTDOWN_SECONDS = 5.0  # seconds that an idle server may take to end
@@ -92,7 +92,7 @@ class ForkServerPool:
         """Create a pool without starting servers.
 
         Args:
-            specs: Runs that are to come, so that a server ends with the last that needs it.
+            specs: Planned runs, so that a server ends with the last run that needs it.
             is_over: Called while a server starts; the server is killed if this returns True.
         """
         listed = list(specs)

@@ -48,7 +48,7 @@ _SUCCESSFUL_STATUSES = ("completed", "skipped")
 class SweepDisplay:
     """One bar over all runs, a line per run in progress, and a line per run that ended.
 
-    Without a terminal only the lines of ended runs are printed, and what a diagnosis found.
+    Without a terminal, only the lines of ended runs and findings of a diagnosis are printed.
     """
 
     def __init__(self, pending: Mapping[Path, PreparedRun], jobs: int) -> None:
@@ -175,7 +175,7 @@ class SweepDisplay:
 
 
 def describe_run_resumptions(folder: Path) -> str:
-    """Return from where and how often a run that has ended resumed; empty if it did not."""
+    """Return from which step and how often an ended run resumed; empty if it did not."""
     record = read_run(folder).record
     return describe_resumption(record.resumed_from, record.resumptions) if record else ""
 

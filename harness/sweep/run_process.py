@@ -163,23 +163,23 @@ class RunProcess:
 
     def _make_end_status(self, code: int, reading: RunReading) -> dict[str, str]:
         if not self._folder.is_dir():
-            failure = f"{self._folder} is gone: it was deleted or moved while the run went on"
+            failure = f"{self._folder} is gone: it was deleted or moved during the run"
         elif -code in STOP_SIGNALS or code == EXIT_INTERRUPTED:
             return describe_interruption(get_stop_reason(-code if code < 0 else signal.SIGTERM))
         elif code == 0:
-            failure = f"its process ended well, but the run is not complete: {reading.reason}"
+            failure = f"its process exited with 0, but the run is not complete: {reading.reason}"
         else:
             failure = self._describe_exit(code)
         return {"status": "failed", "failure": failure}
 
     def _describe_exit(self, code: int) -> str:
         if code == EXIT_UNKNOWN:
-            return "the process ended, and the one that had started it was killed before"
+            return "the process ended after the process that started it was killed"
         if code < 0:
             return f"the process was killed by {format_signal_name(-code)}"
         last = self._read_last_log_line()
         if (full := self._full_disk(code)) and "No space left" not in last:
-            return f"{full}{f'; its last words were: {last}' if last else ''}"
+            return f"{full}{f'; its last output was: {last}' if last else ''}"
         return f"the process ended with exit code {code}" + (f": {last}" if last else "")
 
     def _full_disk(self, code: int) -> str:
@@ -192,7 +192,7 @@ class RunProcess:
             return ""
         return (
             f"No space left on device: the disk of {self._folder} has {free // 1024:,} KiB left. "
-            "Make room, and start the same command again"
+            "Free some space, and run the same command again"
         )
 
     def _read_last_log_line(self) -> str:
@@ -240,7 +240,7 @@ _PRELOAD_VARIABLE = "LD_PRELOAD"
 _LOAD_TIMEOUT_SECONDS = 30.0
 _REMEDY = (
     "Install it (apt-get install libtcmalloc-minimal4, or conda install -c conda-forge "
-    "gperftools), name the path of a library, or leave it at none."
+    "gperftools), give the path of a library, or use none."
 )
 
 
@@ -258,7 +258,7 @@ def get_allocator_variables(setting: str, value: str) -> Mapping[str, str]:
         return {}
     if value not in _LIBRARY_NAMES and "/" not in value:
         raise SpecError(
-            f"{setting}={value!r} is no allocator: choose none, tcmalloc, or the path of a library."
+            f"{setting}={value!r} is not an allocator: use none, tcmalloc or the path of a library."
         )
     if sys.platform != "linux":
         raise SpecError(f"{setting}={value}: allocators can be chosen on Linux only; use none.")

@@ -61,7 +61,7 @@ def run_sweep(
     prepared = prepare_runs(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
-        raise SpecError("The sweep names the same run more than once; let its values differ.")
+        raise SpecError("The sweep names the same run more than once: remove repeated values.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     runs = dict(zip(folders, prepared, strict=True))
@@ -81,7 +81,7 @@ def run_sweep(
 
 
 def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
-    """Says which runs are left out."""
+    """Says which runs are omitted."""
     complete = sum(holder is None for holder in others.values())
     if complete:
         print(f"{complete} of {total} runs are complete already.")
@@ -106,7 +106,7 @@ def count_processes(n_jobs: int) -> int:
         return n_jobs
     if n_jobs != -1:
         raise SpecError(
-            f"hydra.launcher.n_jobs={n_jobs} is no number of runs at a time: give 1 or more, "
+            f"hydra.launcher.n_jobs={n_jobs} is not a number of runs at a time: give 1 or more, "
             f"{MAX_JOBS:,} at most, or -1 for one per core."
         )
     import joblib  # takes a fifth of a second, and one run does not need it
@@ -186,7 +186,7 @@ def initialize_runs(
     """Writes a pending folder for each run that is neither complete nor running.
 
     Args:
-        runs: Folder of each run, and what is to be run there.
+        runs: Folder of each run, and the run to execute there.
         silent: Tokens of lock owners on other machines that were watched and found silent.
 
     Returns:
@@ -329,9 +329,8 @@ def _check_no_link(spec: RunSpec, path: Path) -> None:
     for folder in (path, *path.parents)[:own]:
         if os.path.islink(folder):  # noqa: PTH114  # no error where a name is too long
             raise SpecError(
-                f"results_dir: {folder} is a link, and links below a results folder are not "
-                "followed where runs are looked for. Put the folder itself there, or choose "
-                "another results_dir."
+                f"results_dir: {folder} is a link, and searches for runs do not follow links below "
+                "a results folder. Put the folder itself there, or choose another results_dir."
             )
 
 
@@ -339,7 +338,7 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
     if reading.newer:
         raise SpecError(f"{reading.folder}: {reading.reason}, or choose another results_dir.")
     if reading.unreadable:
-        raise SpecError(f"{reading.folder}: {reading.reason}. Let it be read, or move it away.")
+        raise SpecError(f"{reading.folder}: {reading.reason}. Change its permissions, or move it.")
     if reading.record is None:
         return
     if reading.record.imported is not None:
@@ -402,9 +401,9 @@ def _format_code_drift(found: Mapping[Path, set[str]]) -> str:
     files = _format_names(sorted(set().union(*found.values())))
     folders = _format_names(sorted(map(str, found)))
     return (
-        f"{len(found)} complete runs were made by other code of their adapter, which changed since "
-        f"in {files}: {folders}. They stay as they are; to make them anew, remove their "
-        "folders or choose another study.name."
+        f"{len(found)} complete runs were made by an earlier version of their adapter, which has "
+        f"changed since in {files}: {folders}. They are not changed. To train them again, remove "
+        "their folders or choose another study.name."
     )
 
 

@@ -57,7 +57,7 @@ class CheckpointPart:
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    """What must be known of a checkpoint before its state is loaded."""
+    """Metadata of a checkpoint, needed before its state is loaded."""
 
     step: Count
     seconds: Duration
@@ -166,14 +166,14 @@ def iterate_resume_points(
         try:
             about = msgspec.convert(checkpoints.about(number), _Metadata)
             if refusal := _describe_identity_difference(about.identity, own):
-                say(f"Checkpoint {number} cannot be gone on from: {refusal}.")
+                say(f"Checkpoint {number} cannot be resumed from: {refusal}.")
                 continue
             loaded = checkpoints.load(number, room)
         except UnusableError as error:
-            say(f"Checkpoint {number} cannot be gone on from: it {error}.")
+            say(f"Checkpoint {number} cannot be resumed from: it {error}.")
             continue
         except msgspec.ValidationError as error:
-            say(f"Checkpoint {number} cannot be gone on from: it is damaged ({error}).")
+            say(f"Checkpoint {number} cannot be resumed from: it is damaged ({error}).")
             continue
         if not loaded.is_own:
             say(
@@ -355,7 +355,7 @@ class CheckpointManager:
         except OSError as error:
             self._say(
                 f"At step {about['step']:,} no checkpoint could be written ({error.strerror}); "
-                "the training goes on, and the one before stays."
+                "the training continues, and the previous checkpoint stays."
             )
 
 
@@ -379,7 +379,9 @@ def load_env_states(envs: Environments, state: State) -> None:
         StateMismatchError: They were made in another way.
     """
     if len(envs) != len(state):
-        raise StateMismatchError(f"there are {len(envs)} environments and were {len(state)}")
+        raise StateMismatchError(
+            f"there are {len(envs)} environments, but the state has {len(state)}"
+        )
     writer = StateWriter(_make_codecs(), _own_types(envs))
     for env, env_state in zip(envs, state, strict=True):
         writer.restore(env, env_state, "env")
@@ -479,7 +481,7 @@ def _read_emulator(emulator: Any, inner: Callable[[Any], State]) -> State:
 
 def _write_emulator(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
     if live is None:
-        raise StateMismatchError("there is no emulator of a game, and was one")
+        raise StateMismatchError("the saved state has a game emulator, but this task has none")
     ale: Any = sys.modules["ale_py"]
     game_state = ale.ALEState.__new__(ale.ALEState)
     game_state.__setstate__(state["game"])

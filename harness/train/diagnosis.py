@@ -22,8 +22,8 @@ from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
 
 RESUME_NOTICE = (
-    "the diagnosis starts anew at step {step}, where the run went on: what compares with a run's "
-    "beginning is not asked; {count} earlier findings remain."
+    "the diagnosis restarts at step {step}, where the run resumed: checks that compare with the "
+    "start of a run are skipped; {count} earlier findings remain."
 )
 
 

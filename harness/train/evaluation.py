@@ -1,6 +1,6 @@
-"""Greedy evaluation on schedule, from initial states that are the same for every framework.
+"""Greedy evaluation on a schedule, from initial states that are the same for every framework.
 
-Complete episodes are played side by side, one forward pass per step for all.
+Complete episodes are played in parallel, with one forward pass per step for all episodes.
 """
 
 import functools
@@ -62,7 +62,7 @@ class PolicyEvaluator:
 
     Attributes:
         seconds: Seconds spent on evaluations.
-        cpu_seconds: The same of all cores; NaN after a checkpoint that lacks them.
+        cpu_seconds: CPU seconds of all cores; NaN after a checkpoint that lacks them.
         last_score: Mean return of the latest evaluation; None before the first.
     """
 

@@ -1,6 +1,6 @@
-"""Limits of a run: what its framework supports, and what fits its task and the machine.
+"""Limits of a run: support by its framework, and sizes that fit its task and the machine.
 
-Without them a value with some zeros too many would fill the memory and end the sweep. Checks raise
+Without limits, a value with too many zeros would fill the memory and end the sweep. Checks raise
 `SpecError`, which names the value, the reason and the remedy.
 """
 
@@ -78,8 +78,8 @@ def check_actions(algorithm: str, adapter: Adapter, task: Task) -> None:
     ]
     remedy = f"algorithm={' or '.join(fitting)}" if fitting else "another framework"
     raise SpecError(
-        f"env={task.env_id} has {task.actions} actions, and algorithm={algorithm} of "
-        f"framework={adapter.name} chooses {' or '.join(sorted(kinds))} ones: use {remedy}, "
+        f"env={task.env_id} has {task.actions} actions, but algorithm={algorithm} of "
+        f"framework={adapter.name} supports {' or '.join(sorted(kinds))} actions: use {remedy}, "
         "or another task."
     )
 
@@ -109,8 +109,8 @@ def check_replay(spec: RunSpec, adapter: Adapter) -> None:
     if not isinstance(spec.hyperparameters, OffPolicy):
         others = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
         raise SpecError(
-            f"{setting} needs a replay buffer, and algorithm={spec.algorithm} has none: it learns "
-            f"from its newest rollout. Use replay=uniform, or "
+            f"{setting} needs a replay buffer, but algorithm={spec.algorithm} learns from its "
+            f"newest rollout. Use replay=uniform, or "
             f"algorithm={' or '.join(others)}."
         )
     reason = adapter.why_unsupported_replay(spec.algorithm, spec.replay)
@@ -140,20 +140,20 @@ def check_wrappers(spec: RunSpec, hyperparameters: Hyperparameters, task: Task) 
     """Check that normalization changes nothing that networks or evaluations rely on.
 
     Raises:
-        SpecError: It does; names the remedy.
+        SpecError: It changes them; names the remedy.
     """
     if spec.wrappers != "normalized":
         return
     if hyperparameters.sees_rewards:
         raise SpecError(
-            f"wrappers=normalized scales the rewards that algorithm={spec.algorithm} is shown in "
-            "training, and evaluations show the task's own: use wrappers=none, or "
+            f"wrappers=normalized scales the rewards that are inputs of algorithm={spec.algorithm} "
+            "in training, but not in evaluations: use wrappers=none, or "
             "hyperparameters.last_step_inputs=false."
         )
     if task.brightest > 1:
         raise SpecError(
-            f"wrappers=normalized would scale what networks divide by {task.brightest} already: "
-            f"env={task.env_id} shows bytes. Use wrappers=none."
+            f"wrappers=normalized would scale images of env={task.env_id}, which networks already "
+            f"divide by {task.brightest}. Use wrappers=none."
         )
 
 
@@ -213,9 +213,9 @@ VARIABLE = "PARALLAX_LIMITS"
 """Environment variable that switches the bounds off, with the value `off`."""
 
 ENV_BYTES = 2**18
-"""Memory of one training environment, at least."""
+"""Lower bound of the memory of one training environment."""
 EPISODE_BYTES = 2**16
-"""Memory of one environment of an evaluation, at least."""
+"""Lower bound of the memory of one evaluation environment."""
 MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
 MOST_PASSES, MOST_LAYERS, MOST_RESERVED = 10**5, 1000, 4
 WEIGHT_BYTES = 16
@@ -254,8 +254,8 @@ ANY = Machine(1024, 2**42, "a node")
 def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
     """Make sure that a run can fit on a machine.
 
-    The estimates are lower bounds: what is refused cannot be trained, and what passes may still
-    be too large.
+    The estimates are lower bounds: a refused run cannot be trained, but a run that passes may
+    still be too large.
 
     Args:
         spec: The run.
@@ -299,8 +299,8 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
 def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
     """Return an upper bound of the bytes in a training's arrays; infinite where bounds are off.
 
-    Frameworks store two observations a transition, in 8 bytes a value (images in one), each
-    action, its mean and deviation, an LSTM's state, and some numbers beside.
+    Per transition, frameworks store two observations with 8 bytes per value (images: 1 byte), the
+    action with its mean and deviation, an LSTM's state, and a few further numbers.
     """
     if os.environ.get(VARIABLE) == "off":
         return math.inf
@@ -315,7 +315,7 @@ def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
 
 
 def check_episodes(episodes: int) -> None:
-    """Make sure that this machine can play so many episodes side by side.
+    """Make sure that this machine can play so many episodes in parallel.
 
     Raises:
         SpecError: It cannot.
@@ -380,11 +380,11 @@ def _check(name: str, value: int, largest: int, why: str) -> None:
 
 
 def _override() -> str:
-    return f" To train all the same, set the environment variable {VARIABLE}=off."
+    return f" To train nevertheless, set the environment variable {VARIABLE}=off."
 
 
 def _size(count: int) -> str:
-    """Bytes for people."""
+    """Return bytes in a readable unit."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min((max(count, 1).bit_length() - 1) // 10, len(units) - 1)
     tenths = 10 * count // 1024**power  # whole numbers: a float would overflow

@@ -39,7 +39,7 @@ class LogSink(Protocol):
         """Continues from a state; discards what was logged since the start of this attempt."""
 
     def close(self, ended: bool) -> None:
-        """Makes sure that all is on the disk; `ended` is whether the training is over."""
+        """Flushes to disk; `ended` is whether the training is over."""
 
 
 def check_logger_installed(logger: str) -> None:
@@ -109,7 +109,7 @@ class TrainingLogger:
             raise
         except Exception as error:  # an error of another tool must not end a training
             self._sink = None
-            self._say(f"The logger has failed and writes no more: {type(error).__name__}: {error}")
+            self._say(f"The logger failed and stops writing: {type(error).__name__}: {error}")
 
 
 def start_logging(
@@ -136,7 +136,7 @@ def start_logging(
 
 
 class _TensorBoardSink:
-    """An event file in TensorBoard's format; it needs no framework."""
+    """An event file in TensorBoard's format, written without TensorBoard."""
 
     def __init__(self, folder: RunFolder, resumes: bool) -> None:
         record_writer = importlib.import_module("tensorboard.summary.writer.record_writer")
@@ -168,11 +168,11 @@ class _TensorBoardSink:
 
 
 class _WandbSink:
-    """Offline files, which `wandb sync` sends where a user wants; nothing is sent from here.
+    """Offline files, which a user can upload with `wandb sync`; this class uploads nothing.
 
-    These files cannot be truncated. Values are buffered until a checkpoint has them, so that a run
-    that is killed and resumed logs none twice; if there are too many to buffer, they are
-    written immediately. A resumed run has the same id, and another folder.
+    These files cannot be truncated. Values are buffered until a checkpoint contains them, so that
+    a run that is killed and resumed logs no value twice; if there are too many to buffer, they are
+    written immediately. A resumed run has the same id, but another folder.
     """
 
     def __init__(self, folder: RunFolder, resumes: bool) -> None:

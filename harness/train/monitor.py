@@ -97,11 +97,11 @@ class BestPolicy:
             check_weights_fit(self.policy.weights, own.weights)
             check_weights_fit(self.policy.normalization, own.normalization)
         if (best is None) != (self.policy is None) or (best is not None and best >= self._count):
-            raise StateMismatchError("its best policy is none of this run")
+            raise StateMismatchError("its best policy does not belong to this run")
 
 
 class TrainingMonitor:
-    """Monitor of a training, which publishes events and knows none of their subscribers.
+    """Monitor of a training; it publishes events and does not know their subscribers.
 
     It creates the environments, and checks that upstream takes the scheduled number of steps.
     """

@@ -62,7 +62,7 @@ class PreparedRun:
 
 
 class _RefusedValueError(SpecError):
-    """The framework takes a hyperparameter's value neither by an option nor by a patch."""
+    """The framework supports a hyperparameter's value neither by an option nor by a patch."""
 
 
 def prepare_run(
@@ -75,7 +75,7 @@ def prepare_run(
         adapter: Adapter of its framework.
         on_this_machine: Whether this machine will train: its memory and devices are checked then.
         must_learn: Whether a run that ends before its first update is refused. An existing run, or
-            one that only tests whether it can begin, may do so.
+            a run that only tests whether training can begin, may do so.
 
     Raises:
         SpecError: The framework or task is missing or cannot honour the run; proposes only what
@@ -91,7 +91,7 @@ def prepare_run(
 def _prepare_run(
     spec: RunSpec, adapter: Adapter, on_this_machine: bool, must_learn: bool
 ) -> PreparedRun:
-    """Prepare a run; this is the one place that knows the order of the steps."""
+    """Prepare a run; only this function knows the order of the steps."""
     _check_installation(spec, adapter)
     task = _load_task(spec)
     limits.check_limits(spec, task, limits.Machine.here() if on_this_machine else limits.ANY)
@@ -200,11 +200,11 @@ def check_no_conversion(framework: str, native: NativeConfig) -> None:
     """Check that upstream uses every hyperparameter as the schema says.
 
     Raises:
-        SpecError: It does not; names each one, its value and the intervention that changes that.
+        SpecError: It does not; names each field, its value and the intervention that changes it.
     """
     reasons = [
-        f"hyperparameters.{row.field}={format_value(row.value)}: {framework} uses it in another "
-        f"way than the schema says, and only a change of its source ({row.conversion}) converts it"
+        f"hyperparameters.{row.field}={format_value(row.value)}: {framework} interprets it "
+        f"differently from the schema, and only a change of its source ({row.conversion}) helps"
         for row in native.alignment
         if row.conversion
     ]
@@ -214,11 +214,11 @@ def check_no_conversion(framework: str, native: NativeConfig) -> None:
 
 _CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("patches=true, which changes upstream's constants", {"patches": True}),
-    ("alignment=exact, which patches what upstream fixes", {"alignment": "exact"}),
+    ("alignment=exact, which patches upstream's constants", {"alignment": "exact"}),
     ("n_envs=1", {"n_envs": 1}),
     (
-        "alignment=common, which leaves what not every framework exposes at the framework's own "
-        "default",
+        "alignment=common, which leaves fields that not every framework exposes at the framework's "
+        "own default",
         {"alignment": "common"},
     ),
 )
@@ -293,7 +293,7 @@ def resolve_library_recipe(
     overridden: Collection[str],
     context: RunContext,
 ) -> Hyperparameters:
-    """Return a recipe that is named after a framework as that one means it on this task.
+    """Return a recipe that is named after a framework, as that framework uses it on this task.
 
     The values are the same for all frameworks that train with it. Other recipes are not changed.
 
@@ -333,7 +333,7 @@ def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple
 
 
 def describe_doubtful_runs(runs: Sequence[PreparedRun]) -> list[str]:
-    """Return warnings about runs that can be trained but hardly do what was meant."""
+    """Return warnings about runs that can be trained but are probably not as intended."""
     still = dict.fromkeys(
         f"{run.spec.framework} {run.spec.algorithm} never updates its target network in "
         f"steps={run.spec.steps}: lower hyperparameters.target_update_interval, or raise steps."
@@ -354,14 +354,14 @@ def _describe_partial_rollouts(runs: Sequence[PreparedRun]) -> Iterator[str]:
         whole = steps // size * size
         if len(names) > 1 and whole not in (0, steps):
             yield (
-                f"steps={steps} is no multiple of hyperparameters.rollout_steps={size}: some "
-                f"frameworks learn from a rollout more than others. With steps={whole} or "
-                f"steps={whole + size} all learn from as many."
+                f"steps={steps} is not a multiple of hyperparameters.rollout_steps={size}: some "
+                f"frameworks learn from one more rollout than others. With steps={whole} or "
+                f"steps={whole + size}, all learn from the same number."
             )
 
 
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
-    """Describe which values of their recipes runs under `alignment=common` do not use."""
+    """Describe recipe values that runs under `alignment=common` do not use."""
     found: dict[str, None] = {}
     tried = set()
     for run in runs:
@@ -402,7 +402,7 @@ def check_wrapper_sources(spec: RunSpec, recorded: Mapping[str, str], folder: Pa
     for name, now in hash_wrapper_sources(spec.env_wrappers).items():
         if recorded.get(name, now) != now:
             raise SpecError(
-                f"{folder} holds a run with env.wrappers={name} whose file was edited "
+                f"{folder} holds a run with env.wrappers={name}, whose file has been edited "
                 f"since (SHA-256 {recorded[name][:12]} then, {now[:12]} now). Choose another "
                 "study.name or results_dir, or give the wrapper another name."
             )
@@ -424,10 +424,9 @@ def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> Non
         new, old = _drop_nulls(_round_trip_json(value)), _drop_nulls(then.get(part))
         if new != old and old is not None:
             raise SpecError(
-                f"The code that is installed now translates the run differently from when it was "
-                f"set up ({_describe_translation_difference(part, old, new)}). Start the sweep "
-                f"again, which sets "
-                "it up anew."
+                f"The installed code translates the run differently from when it was set up "
+                f"({_describe_translation_difference(part, old, new)}). Start the sweep again, "
+                "which sets up the run again."
             )
 
 

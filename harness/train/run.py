@@ -174,7 +174,7 @@ class _RunAttempt:
                         raise  # it has nothing to do with the checkpoint, or has saved another one
                     reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()
-                self._add_note(f"Checkpoint {start.number} cannot be gone on from: {reason}.")
+                self._add_note(f"Checkpoint {start.number} cannot be resumed from: {reason}.")
                 self._folder.discard_results()
                 load_rng_state(before)
         raise AssertionError("a start always fits")
@@ -239,7 +239,7 @@ class _RunAttempt:
         return {"identity": self._own, "step": self.steps, **cost}
 
     def _add_note(self, text: str) -> None:
-        text = escape_unprintable(text[:_MAX_NOTE_LENGTH])  # may quote a file from somebody else
+        text = escape_unprintable(text[:_MAX_NOTE_LENGTH])  # may quote an untrusted file
         self.notes.append(text)
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print(text, file=sys.stderr, flush=True)
@@ -270,7 +270,7 @@ def _close(attempt: _RunAttempt, outcome: dict[str, Any]) -> dict[str, Any]:
     except (LockLostError, FolderDeletedError):
         raise
     except OSError as error:
-        failure = f"what is written beside the trace cannot be finished: {error}"
+        failure = f"the files beside the trace cannot be finished: {error}"
         return {"status": "failed", "failure": failure}
     return {}
 
@@ -280,7 +280,7 @@ def _finish_trace(folder: RunFolder) -> dict[str, Any]:
         folder.finish_trace()
     except (LockLostError, FolderDeletedError):
         raise
-    except Exception as error:  # a full disk, or a value that is no number
+    except Exception as error:  # a full disk, or a value that is not a number
         return {"status": "failed", "failure": f"the trace cannot be written: {error}"}
     finally:
         folder.release_space()

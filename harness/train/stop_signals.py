@@ -14,7 +14,7 @@ from parallax.harness.record.lock_owner import BatchJob
 
 STOP_REASONS = {
     "user": "interrupted by the user",
-    "cancellation": "stopped by the batch system: cancelled, preempted or the node is wanted",
+    "cancellation": "stopped by the batch system: cancelled, preempted or the node is needed",
     "preemption": "stopped by the batch system: preempted",
     "time limit": "stopped at the job's time limit",
     "sweep": "stopped because the sweep that started it ended with an error or was killed",
@@ -38,7 +38,7 @@ STOP_SIGNALS = (
 
 
 class RunInterrupt(KeyboardInterrupt):
-    """Raised wherever the training is when it is stopped.
+    """Raised in the training, at any place, to stop it.
 
     Attributes:
         by: A key of `STOP_REASONS`.
@@ -58,9 +58,9 @@ def stop_on_signals() -> None:
 def stop_without_parent(lifeline: int, parent: int | None = None) -> None:
     """Stop this run once the process that started it is gone, however it ended.
 
-    A killed sweep sends its runs no signal, and they would go on for hours although nobody waits
-    for them. They are stopped as if the sweep had ended with an error, so that a run that can be
-    resumed saves its state first.
+    A killed sweep sends no signal to its runs, which would continue for hours although nobody
+    waits for them. They are stopped as if the sweep had ended with an error, so that a resumable
+    run saves its state first.
 
     Args:
         lifeline: The reading end of a pipe whose writing end only that process has.

@@ -20,7 +20,7 @@ _MODEL_FILE = "xml_file"
 
 
 def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> list[str]:
-    """List every piece of code that stored specifications name and that is not installed here.
+    """List all code that stored specifications name and that is not installed here.
 
     Every command that acts on runs of a folder or file calls this function first. A specification
     can name code in these places:
@@ -30,14 +30,14 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
       entry point for tasks, adapters or algorithms, need none.
     - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
       own need none.
-    - `env_kwargs`: texts with a slash, a colon or at a tilde's or dot's beginning, with which some
+    - `env_kwargs`: texts that contain a slash or colon, or begin with a tilde or dot, by which some
       tasks find a file (`xml_file`) or another task's module (`env_id`), and names with dots, as
       highway-env imports classes by (`config.other_vehicles_type`).
     - `diagnosis.extra_checks`: checks; those that an entry point registers need none.
     - `script`: a user's own copy of a training script, whose text is stored.
     - `adapter` of `run.json`: a class; those that an entry point registers need none.
 
-    All other fields choose among what is installed, and their values are checked where the
+    All other fields select something installed, and their values are checked when the
     specification is read: `framework`, `algorithm`, `wrappers`, `logger` and `replay` are names of
     entry points or of closed lists, `hps` is a file of values, and `intervention` an entry of a
     file beside an installed adapter, whose text a folder cannot bring along.
@@ -106,16 +106,16 @@ def require_trust(folder: Path, code: Sequence[str], *, trust: bool) -> None:
     name = escape_unprintable(str(folder))
     what = f"{name} names what would run as you, here or on the nodes:\n{listed}"
     if not sys.stdin.isatty():
-        raise SpecError(f"{what}\nAdd --trust if whoever made the folder may run it.")
+        raise SpecError(f"{what}\nAdd --trust if you trust the author of the folder.")
     print(what)
     if not confirm_on_terminal("Run it?"):
-        raise SpecError("Nothing was started: what the folder names was not trusted.")
+        raise SpecError("Nothing was started: you did not trust the code that the folder names.")
 
 
 def request_confirmation(question: str, *, yes: bool) -> bool:
     """Return whether the user confirms a question, with the option `--yes` or on the terminal."""
     if not yes and not sys.stdin.isatty():
-        raise SpecError("There is no terminal to confirm on: add --yes.")
+        raise SpecError("Without a terminal nothing can be confirmed: add --yes.")
     return yes or confirm_on_terminal(question)
 
 

@@ -1,8 +1,8 @@
-"""Cached environments, one per release of a framework, with little more than the framework.
+"""Cached virtual environments, one per release of a framework, with few other packages.
 
 An environment has its own site-packages with the framework and the packages that this release needs
 in other versions. All others, such as PyTorch, come from the packages of this interpreter, which a
-`.pth` file appends to the module path. So an environment takes megabytes and seconds.
+`.pth` file appends to the module path. So an environment takes only megabytes and seconds.
 """
 
 import shutil
@@ -22,7 +22,7 @@ _MAX_MESSAGE_CHARACTERS = 300
 
 
 def build_environment(requirements: Sequence[str], cache: Path) -> Path:
-    """Return the interpreter of an environment, which is built if it is not there yet.
+    """Return the interpreter of an environment; build the environment if it does not exist.
 
     Args:
         requirements: Packages with exact versions, `name==version`; the framework first.
@@ -56,7 +56,7 @@ def find_packages_folder(python: Path) -> Path:
 
 
 def install_packages(requirements: Sequence[str], folder: Path) -> None:
-    """Install packages without their dependencies into a folder, by uv if it is there, or pip.
+    """Install packages without their dependencies into a folder, with uv if available, or pip.
 
     Raises:
         SpecError: They cannot be installed.
@@ -79,7 +79,7 @@ def install_packages(requirements: Sequence[str], folder: Path) -> None:
 
 
 def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
-    """Return the releases of a package that the index lists and its adapter drives, oldest first.
+    """Return the releases in the package index that the adapter supports, oldest first.
 
     Raises:
         SpecError: The index cannot be read.

@@ -99,7 +99,7 @@ class ControlPair:
 
 
 def find_supported_versions(framework: str) -> VersionRange:
-    """Return the releases that the adapter of a framework drives.
+    """Return the releases that the adapter of a framework supports.
 
     Raises:
         SpecError: The adapter states none.
@@ -212,7 +212,7 @@ def extend_history(history: ReleaseHistory, new: ReleaseHistory) -> ReleaseHisto
 def find_missing_probes(
     history: ReleaseHistory, version: str, probes: Sequence[Probe]
 ) -> list[Probe]:
-    """Return the probes that a history has no answer to for a release, or one that failed."""
+    """Return the probes that have no answer, or failed, for a release of a history."""
     answered = {
         result.probe
         for result in history.report.results

@@ -73,11 +73,11 @@ Dates are those of the tags, or of the files in the wheel.
 
 @dataclasses.dataclass(frozen=True)
 class LibraryHistory:
-    """All that the page says about one library.
+    """Data of the page about one library.
 
     Attributes:
         history: Its stored answers; None if there are none.
-        supported: Releases that its adapter drives; None if it states none.
+        supported: Releases that its adapter supports; None if it states none.
     """
 
     name: str

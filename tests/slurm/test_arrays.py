@@ -99,7 +99,7 @@ def test_script_holds_what_the_profile_says():
         ("time: {ppo: 24}", "must be 'HH:MM:SS'"),
         ("time: 24", "must hold settings as"),
         ("- a", "must hold settings"),
-        ("a: [", "the profile is no YAML"),
+        ("a: [", "the profile is not valid YAML"),
     ],
 )
 def test_bad_profile_is_refused_by_name(tmp_path, text, words):

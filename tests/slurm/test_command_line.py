@@ -25,7 +25,7 @@ from parallax.harness.cli.main import main
         ),
         (
             ["slurm", "resubmit", "{results}", "--profile={tmp}/deep.yaml"],
-            "deep.yaml:1: the profile is no YAML",
+            "deep.yaml:1: the profile is not valid YAML",
         ),
         (["slurm", "resubmit", "{results}", "--time=1\x1b"], r"'1\x1b' must be 'HH:MM:SS'"),
         (["slurm", "resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),

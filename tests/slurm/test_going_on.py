@@ -106,10 +106,10 @@ def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
     keep(folder, 1234)
     queued = assess_run(folder, SlurmQueue({folder: SlurmJob("5_1", "PENDING")}, ("squeue",)))
     assert (queued.state, queued.resume_step) == ("queued", 1234)
-    words = "job 5_1 is PENDING; stopped at the job's time limit; will go on from step 1,234"
+    words = "job 5_1 is PENDING; stopped at the job's time limit; will resume from step 1,234"
     assert queued.reason == words and words in shown(queued)
     left = assess_run(folder)
-    assert left.state == "timeout" and left.reason.endswith("; will go on from step 1,234")
+    assert left.state == "timeout" and left.reason.endswith("; will resume from step 1,234")
 
 
 def test_only_runs_that_kept_nothing_are_said_to_end_the_same_way(folder, capsys):

@@ -97,7 +97,7 @@ def test_a_dry_run_and_a_sweep_without_a_preflight_try_nothing(launched):
     del launched.steps[:]
     launch.launch_sweep(specs, root, SETTINGS)
     assert [step[0] for step in launched.steps] == ["select", "set up", "submit", "print"]
-    with pytest.raises(SpecError, match=r"^The sweep names the same run more than once; let its"):
+    with pytest.raises(SpecError, match=r"^The sweep names the same run more than once: remove"):
         launch.launch_sweep([specs[0], specs[0]], root, SETTINGS)
 
 
@@ -496,7 +496,10 @@ def test_a_temporary_folder_must_be_one_that_runs_can_have(monkeypatch):
         ((1, 2, 5), "hydra.launcher.preflight=1 must be true, false or cluster."),
         (("here", 2, 5), "hydra.launcher.preflight='here' must be true, false or cluster."),
         *(
-            ((True, count, 5), f"hydra.launcher.preflight_processes={count} is no number of settin")
+            (
+                (True, count, 5),
+                f"hydra.launcher.preflight_processes={count} is not a number of settin",
+            )
             for count in (0, -2)
         ),
         ((True, 1, 0), "hydra.launcher.preflight_seconds=0"),

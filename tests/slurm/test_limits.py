@@ -78,7 +78,7 @@ def came_back(lab):
     ]
     if not waiting:
         return False
-    words = f"will go on from step {waiting[0]['resume_step']:,}"
+    words = f"will resume from step {waiting[0]['resume_step']:,}"
     assert waiting[0]["reason"].endswith(f"; {words}"), waiting[0]
     return words in lab.python("parallax", "status", str(lab.results)) or lab_has_moved(
         lab, waiting

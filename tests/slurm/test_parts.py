@@ -67,7 +67,7 @@ def test_the_end_of_a_process_is_explained_by_its_last_words():
     worker = object.__new__(_TrialWorker)
     worker._process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     with tempfile.TemporaryFile() as worker._log:
-        assert worker._describe_end() == "it ended without a word"
+        assert worker._describe_end() == "it ended without output"
         worker._log.write(b"first")
         assert worker._describe_end() == "first"
         worker._log.write(b"\nlast words\n")

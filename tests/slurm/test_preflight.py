@@ -94,8 +94,8 @@ def test_interrupted_preflight_leaves_no_process(tmp_path):
     [
         ("maybe", -1, 180, "preflight='maybe' must be true, false or cluster"),
         (1, -1, 180, "preflight=1 must be true, false or cluster"),
-        (True, 0, 180, "preflight_processes=0 is no number of settings at a time"),
-        (True, -3, 180, "preflight_processes=-3 is no number of settings at a time"),
+        (True, 0, 180, "preflight_processes=0 is not a number of settings at a time"),
+        (True, -3, 180, "preflight_processes=-3 is not a number of settings at a time"),
         (True, -1, 0, "preflight_seconds=0.0 must be greater than 0"),
         (True, -1, float("nan"), "preflight_seconds=nan must be finite"),
         (True, -1, 1e7, "preflight_seconds=10000000.0 must be at most"),

@@ -91,9 +91,9 @@ def test_a_profile_is_a_name_or_a_file(tmp_path, monkeypatch):
     assert load_settings("empty.yaml", {}) == load_settings("default", {})
     with pytest.raises(SpecError) as error:
         load_settings("profile", {})
-    known = "default, example; a file of your own is given by its path."
+    known = "default, example. For a file of your own, give its path."
     place = PROFILES / "profile.yaml"
-    words = f"profile=profile: {place} is not there. Known: {known}"
+    words = f"profile=profile: {place} does not exist. Known: {known}"
     assert str(error.value) == words
     os.mkfifo("pipe.yaml")
     with pytest.raises(SpecError, match=r"pipe.yaml:1: the profile cannot be read"):

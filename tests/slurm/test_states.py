@@ -65,7 +65,7 @@ def test_a_run_that_waits_has_its_steps_and_where_it_resumes(monkeypatch):
     found = assess(monkeypatch, reading, None, make_beat(), LastCheckpoint(4, 1200), "PENDING")
     values = {"job": "9_1", "resumed_from": 40, "resumptions": 2, "resume_step": 1200}
     first, _, rest = found.reason.partition("; ")
-    assert first == "job 9_1 is PENDING" and rest.endswith("; will go on from step 1,200")
+    assert first == "job 9_1 is PENDING" and rest.endswith("; will resume from step 1,200")
     state = RunState(Path("f"), "queued", *NAMES, -1, 250, 600, reason=found.reason, **values)
     assert found == state
     steps.taken = 0  # then the heartbeat may know more

@@ -71,7 +71,7 @@ def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
     hold(folder, "another", age=7300)
     found = assess_run(folder, None)
     assert (found.state, found.step) == ("running", 30)
-    assert "process 1 on far, which cannot be looked at from here" in found.reason
+    assert "process 1 on far, which cannot be checked from here" in found.reason
     shutil.rmtree(folder / ".lease")
     hold(folder, "another", age=-1e9, job="5_1")
     assert assess_run(folder, said(folder, SlurmJob("5_1", "RUNNING"))).state == "running"

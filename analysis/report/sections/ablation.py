@@ -1,4 +1,4 @@
-"""Ablations: what single changes do, and which share of a gap they explain."""
+"""Ablations: effects of single changes, and the share of a gap that they explain."""
 
 import dataclasses
 import math
@@ -260,9 +260,9 @@ def find_explanations(
 ) -> tuple[tuple[str, AblationRow], ...]:
     """Find changes that explain a part of a gap in the study, largest shares first.
 
-    Their effect is decided, and the whole interval of its share is above 0. For each gap these are
-    the change with the largest share, and the single intervention with the largest share. Short
-    ones have only the latter where there is one, and leave out sizes of effects and p-values.
+    The effect of a listed change is decided, and the whole interval of its share is above 0. For
+    each gap, the change and the single intervention with the largest shares are listed. The short
+    form has only the single intervention, if any, without sizes of effects and p-values.
 
     Returns:
         Effect of each change in words, with all such gaps, and the change.

@@ -1,4 +1,4 @@
-"""Levels of alignment in words: what differs between frameworks, and what a user may expect."""
+"""Levels of alignment in words: causes of differences, and guidance for users."""
 
 import collections
 import dataclasses
@@ -128,10 +128,10 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
 
 
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
-    """Return at most three findings of at most 30 words, by a rule and never by hand.
+    """Return at most three findings of at most 30 words, selected by a rule and never by hand.
 
-    They say how far the shares depend on the algorithm, on one framework and on the endpoint. A
-    study too small for one of them has the largest spread at equal hyperparameters instead.
+    They state how far the shares depend on the algorithm, on one framework and on the endpoint. If
+    the study is too small for one, the largest spread at equal hyperparameters replaces it.
     """
     found = results.decomposition
     texts = []
@@ -316,7 +316,7 @@ def _compute_mean_cpu_seconds(group: ScoreGroup, spread: LevelSpread) -> float:
 
 
 def _list_cpu_seconds(group: ScoreGroup) -> list[float]:
-    """Return the CPU times of runs that recorded one; older ones did not."""
+    """Return the CPU times of runs that recorded them; older runs did not."""
     return [run.training_cpu_seconds for run in group.runs if run.training_cpu_seconds > 0]
 
 
@@ -616,7 +616,7 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
 
 
 def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
-    """Return what is left between frameworks with each recipe, and by the order of steps."""
+    """Return the remaining differences between frameworks with each recipe, and by step order."""
     if (shares := design.shares) is None:
         return ()
     rows: list[tuple[Words, ...]] = [

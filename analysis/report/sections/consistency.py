@@ -138,7 +138,7 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
 
 
 def name_statement(item: PairVerdict) -> str:
-    """Return what is shown of a pair in words that do not contradict the counts of verdicts."""
+    """Return the statement on a pair, in words that match the counts of verdicts."""
     text = item.statement.text
     if item.verdict == INCONCLUSIVE and text == statements.DIFFERENT_IN_DISTRIBUTION:
         return statements.UNEQUAL_FAILURES
@@ -734,7 +734,7 @@ def _join_differences(item: PairVerdict) -> str:
 
 
 def _format_code_differences(item: PairVerdict) -> str:
-    """Return the interventions of the reference form that each lacks, and what it leaves."""
+    """Return the interventions of the reference form that each lacks, and remaining differences."""
     sides = [group.runs for group in (item.first, item.second) if group.runs]
     return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
 

@@ -1,4 +1,4 @@
-"""Three findings of a study, selected by a rule and never by hand."""
+"""The three headline findings of a study, selected by a rule and never by hand."""
 
 from collections.abc import Sequence
 

@@ -74,7 +74,7 @@ def count_exclusion_reasons(loaded: LoadedRuns) -> tuple[tuple[str, int], ...]:
 def describe_missing_runs(
     loaded: LoadedRuns, missing_figures: Sequence[MissingFigure]
 ) -> tuple[Block, ...]:
-    """Return what is not used, compared or drawn, with the reasons, and seeds without a run."""
+    """Return runs that are not used, compared or drawn, with reasons, and seeds without a run."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_exclusion_reasons(loaded))
     folders = format_count(len(loaded.excluded), "run folder")
     absent = tuple(map(str, loaded.missing_seeds))
@@ -337,7 +337,7 @@ _MACHINE_NAMES = ("host", "platform")
 
 
 def describe_imported_runs(runs: Sequence[CompletedRun]) -> str:
-    """Return how many runs other tools made, from which files, and what is not known of them."""
+    """Return how many runs were imported, from which files, and which facts are unknown."""
     sources = [run.imported for run in runs if run.imported is not None]
     if not sources:
         return ""
@@ -378,7 +378,7 @@ def describe_provenance(loaded: LoadedRuns, with_machine: bool) -> tuple[Block, 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """A run folder with its group; what is unknown is NaN."""
+    """A run folder with its group; unknown numbers are NaN."""
 
     item: CompletedRun | ExcludedRun
     group: ScoreGroup

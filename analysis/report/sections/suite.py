@@ -23,7 +23,7 @@ from parallax.analysis.verdicts.variance_components import EvaluationNoise
 
 
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
-    """Return for each algorithm and recipe what is shown of frameworks over its tasks together."""
+    """Return, for each algorithm and recipe, the statements on frameworks over all tasks."""
     found = group_items(verdicts.suites, lambda item: item.key)
     cells = [StudyCell(key[0], "", *key[1:]) for key in found]
     alike = {

@@ -1,7 +1,7 @@
 """Algorithms and their unified hyperparameters, one file per algorithm.
 
-Those of this project are named below. Packages add theirs through the entry-point group
-`parallax.algorithms`: `name = "module:Class"`, the class a subclass of `Hyperparameters`.
+The algorithms of this project are listed below. Other packages add theirs through the entry-point
+group `parallax.algorithms`: `name = "module:Class"`, with a subclass of `Hyperparameters`.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def collect_algorithms(
     for entry in entries:
         try:
             usable[entry.name] = _check_algorithm_class(entry, entry.load(), usable)
-        except Exception as error:  # somebody else's code
+        except Exception as error:  # third-party code
             unusable[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
     return usable, unusable
 
@@ -73,9 +73,9 @@ def _check_algorithm_class(
     if not _NAME.fullmatch(entry.name):
         raise ValueError("its name must be lower-case letters, digits and underscores, up to 20")
     if entry.name in taken:
-        raise ValueError(f"there is an algorithm {entry.name} already")
+        raise ValueError(f"an algorithm {entry.name} already exists")
     if not (isinstance(found, type) and issubclass(found, Hyperparameters)):
-        raise TypeError("it is no subclass of parallax.harness.contract.algorithms.Hyperparameters")
+        raise TypeError("not a subclass of parallax.harness.contract.algorithms.Hyperparameters")
     if not dataclasses.is_dataclass(found) or "gamma" not in field_names(found):
         raise TypeError("it must be a frozen dataclass with a field gamma")
     lacking = [
@@ -97,4 +97,4 @@ def describe_owning_algorithms(field: str) -> str:
     having = [algorithm for algorithm, cls in ALGORITHMS.items() if field in field_names(cls)]
     if not having:
         return ""
-    return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms apart."
+    return f"is a hyperparameter of {', '.join(having)} only: sweep algorithms separately."

@@ -9,7 +9,7 @@ from parallax.envs.tasks import Task
 from parallax.harness.contract.fields import SpecError
 
 AlgorithmFamily = Literal["on-policy", "off-policy"]
-"""Whether an algorithm learns from its newest rollout only, or from a replay buffer."""
+"""Family of an algorithm: it learns only from its newest rollout, or from a replay buffer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class UpdateSchedule:
 
 
 ActionKind = Literal["continuous", "discrete"]
-"""Kind of action: numbers within bounds, or one of a fixed number of choices."""
+"""Action space: numbers within bounds, or one of a fixed number of choices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +42,14 @@ class Hyperparameters:
     Code that treats algorithms differently reads one of these attributes, never a name.
 
     Attributes:
-        label: How the algorithm is called in tables and figures.
+        label: Name of the algorithm in tables and figures.
         family: Whether it learns from its newest rollout or from a replay buffer.
-        actions: The kind of actions that it supports in every framework; adapters declare
-            further kinds.
+        actions: The action space that it supports in every framework; adapters declare
+            further ones.
         has_targets: Whether it trains with target networks.
         common_fields: Fields that are set under `alignment=common`; the others keep each
             framework's own default there.
-        thesis_table: Number of the thesis' table of its hyperparameters; None where the
-            thesis has none.
+        thesis_table: Number of the thesis' table of its hyperparameters, or None.
         has_probes: Whether there are probes of a single update of it.
         conformance_values: Values with which a training of some hundred steps shows what each
             field does, in the order in which conformance tries to set them.
@@ -78,19 +77,19 @@ class Hyperparameters:
 
     @property
     def sees_rewards(self) -> bool:
-        """Return whether the policy is shown rewards; evaluations do not scale them."""
+        """Return whether rewards are an input of the policy; evaluations do not scale them."""
         return False
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Return these values, with those that depend on the task filled in.
+        """Return these values, with task-dependent values filled in.
 
         Raises:
             SpecError: They cannot be used on the task.
         """
         if task.image:
             raise SpecError(
-                f"env={task.env_id} shows images, and {self.label} takes none: use another task, "
-                "or an algorithm with conv_filters among its hyperparameters, such as dqn or ppo."
+                f"env={task.env_id} has image observations, which {self.label} does not "
+                "support: use another task, or an algorithm with conv_filters, such as dqn or ppo."
             )
         return self
 

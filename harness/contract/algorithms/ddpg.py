@@ -25,7 +25,7 @@ class DDPG(OffPolicy):
             the process' sigma, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update.
         hidden_sizes: Units per hidden layer, the same for policy and critic. The paper's critic
-            receives the action at its second layer; that of no framework does.
+            receives the action at its second layer; no framework's critic does.
     """
 
     label: ClassVar[str] = "DDPG"
@@ -45,7 +45,7 @@ class DDPG(OffPolicy):
     )
     conformance_values: ClassVar[Mapping[str, Any]] = {
         **OffPolicy.conformance_values,
-        # Rates that cannot be confused.
+        # Distinct rates, so that none is mistaken for another.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
         "exploration_noise_kind": "gaussian",

@@ -112,10 +112,10 @@ class DQN(PeriodicTargetUpdates):
     bootstrap_truncation: bool = bounded_field()
 
     def compute_target_interval(self, converts_meanings: bool) -> int:
-        """Return `target_update_interval`, or a cycle's steps if it is shorter and `tau` below 1.
+        """Return `target_update_interval`, but at least a cycle's steps if `tau` is below 1.
 
-        Upstream's targets that move at steps would move several times in a cycle, the schema's
-        once; without `converts_meanings` they do.
+        Upstream would update targets several times per cycle if the interval is shorter; the
+        schema does once. Without `converts_meanings`, upstream's behaviour applies.
         """
         is_short = converts_meanings and self.tau < 1
         return max(self.target_update_interval, self.train_freq if is_short else 1)

@@ -52,7 +52,7 @@ def resolve_conv_filters(filters: tuple[int, ...] | None, task: Task) -> tuple[i
     if fits < len(chosen):
         height, width = task.image[1:]
         raise SpecError(
-            f"{setting}: {len(chosen)} convolutions leave nothing of env={task.env_id}, whose "
+            f"{setting}: {len(chosen)} convolutions are too many for env={task.env_id}, whose "
             f"images are {height} by {width}. Use at most {fits}."
         )
     return chosen

@@ -34,8 +34,8 @@ class PPO(Hyperparameters):
         clip_range_schedule: The same for the clip range.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
             The loss takes the larger error of the clipped and the unclipped prediction.
-        normalize_advantage: Whether advantages get zero mean and unit deviation: those of each
-            minibatch, which then has two transitions or more.
+        normalize_advantage: Whether the advantages of each minibatch are normalized to zero mean
+            and unit deviation; a minibatch then needs at least two transitions.
         ent_coef: Weight of the entropy, summed over the dimensions of an action.
         vf_coef: Weight of the mean squared error of the values, without a factor 1/2.
         max_grad_norm: Norm of the gradients of all networks together to clip at; null is off.

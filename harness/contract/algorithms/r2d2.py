@@ -149,7 +149,7 @@ class R2D2(PeriodicTargetUpdates):
         return self.last_step_inputs
 
     def resolve_for_task(self, task: Task) -> Self:
-        """Return these values; each sequence must have a step that the one before lacks."""
+        """Return these values; each sequence must add a step to the previous sequence."""
         if self.overlap >= self.sequence_length:
             raise SpecError(
                 f"hyperparameters.overlap={self.overlap} must be below "
@@ -158,7 +158,7 @@ class R2D2(PeriodicTargetUpdates):
             )
         if self.buffer_size < self.sequence_length - self.overlap:
             raise SpecError(
-                f"hyperparameters.buffer_size={self.buffer_size} holds no sequence: use "
+                f"hyperparameters.buffer_size={self.buffer_size} is too small for a sequence: use "
                 f"{self.sequence_length - self.overlap} or more."
             )
         return super().resolve_for_task(task)

@@ -42,7 +42,7 @@ class SAC(OffPolicy):
     )
     conformance_values: ClassVar[Mapping[str, Any]] = {
         **OffPolicy.conformance_values,
-        # Rates that cannot be confused.
+        # Distinct rates, so that none is mistaken for another.
         "policy_learning_rate": 0.01,
         "critic_learning_rate": 0.005,
         "temperature_learning_rate": 0.03,

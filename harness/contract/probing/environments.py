@@ -134,7 +134,7 @@ class EnvironmentStep:
     """Result of one call of `step`, for N copies.
 
     Attributes:
-        observations: What the policy acts on next, float[N, ...]; where the caller or this step
+        observations: The policy's next input, float[N, ...]; if the caller or this step
             resets, the first observation of the next episode.
         rewards: float[N].
         terminated: bool[N].

@@ -190,7 +190,7 @@ class ProbeMonitor:
         self.metrics.append(dict(metrics))
 
     def wrap_policy(self, apply_changes: Callable[[], AbstractContextManager[object]]) -> None:
-        """Let the policy act with changed code also after the training, as it did in it."""
+        """Let the policy act with the same changed code after the training as during it."""
         policy = self.policy
         if policy is None:
             return

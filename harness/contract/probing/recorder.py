@@ -272,7 +272,7 @@ class TrainingRecorder(abc.ABC):
             self._loss_line = self._find_loss_line(event)
 
     def _note_source_line(self, what: str, line: str | None = None) -> None:
-        # A later line overwrites an earlier one: actions of the warm-up come before the policy's.
+        # Later lines replace earlier ones: warm-up actions come before the policy's actions.
         if not self._script.traces_lines:
             return
         found = find_upstream_line() if line is None else line
@@ -376,7 +376,7 @@ def capture_calls(owner: Any, name: str, argument: int | None = None) -> Iterato
 
 @contextlib.contextmanager
 def record_every_update(module: Any) -> Iterator[None]:
-    """Let an adapter's module record each update in the trace, not one in `RECORD_EVERY`."""
+    """Let an adapter's module record every update in the trace, not one in `RECORD_EVERY`."""
     before, module.RECORD_EVERY = module.RECORD_EVERY, 1
     try:
         yield

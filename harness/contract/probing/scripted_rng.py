@@ -248,8 +248,8 @@ class RngWatch:
         count_updates: Returns the optimizer steps taken.
         find_line: Returns the framework's source line that is running; empty if there is none.
         readers: Further readers of states, by the generator's name.
-        is_abstract: Returns whether what a function returned stands for no numbers, as where a
-            library only asks for shapes.
+        is_abstract: Returns whether a function's result has no values, for example if the
+            library only traces shapes.
     """
 
     def __init__(

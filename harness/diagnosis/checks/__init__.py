@@ -1,4 +1,4 @@
-"""All checks: our own, one file per subject, those of packages, and those that a user names."""
+"""All checks: this project's, one file per subject, those of other packages, and a user's own."""
 
 import difflib
 import functools
@@ -98,7 +98,7 @@ def check_names(names: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(known)}."
-            raise SpecError(f"diagnosis.{name} is no check: {hint}")
+            raise SpecError(f"diagnosis.{name} is not a check: {hint}")
 
 
 def _to_checks(loaded: object) -> list[DiagnosisCheck]:
@@ -107,7 +107,7 @@ def _to_checks(loaded: object) -> list[DiagnosisCheck]:
     checks = [loaded] if isinstance(loaded, DiagnosisCheck) else list(loaded)  # type: ignore[call-overload]
     wrong = [check for check in checks if not isinstance(check, DiagnosisCheck)]
     if wrong:
-        raise TypeError(f"{wrong[0]!r} is no DiagnosisCheck")
+        raise TypeError(f"{wrong[0]!r} is not a DiagnosisCheck")
     return checks
 
 

@@ -302,7 +302,7 @@ def render_details_page(report: ProbeReport, checklist: Checklist) -> str:
         lines += ["", checklist.text_of_causes, *_format_table(checklist.causes, answers), ""]
         lines += _format_evidence(checklist.causes, answers)[:-1]
     versions = "; ".join(f"{n}: {', '.join(report.versions[n])}" for n in sorted(report.versions))
-    # The only texts on the page that may come from stored answers of somebody else.
+    # Only these texts on the page may come from untrusted stored answers.
     safe = html.escape(versions, quote=False).replace("[", "\\[").replace("://", ":/\\/")
     return "\n".join([*lines, *evidence, f"Measured with {safe}.", ""])
 

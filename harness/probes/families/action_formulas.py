@@ -87,7 +87,7 @@ def compute_action(
 def explain_greedy_actions(
     found: Sequence[Array], outputs: Sequence[Array], bounds: Sequence[Bounds], squashes: bool
 ) -> str:
-    """Return which quantity of actions without noise is another one, else nothing.
+    """Return which quantity of actions without noise differs from the paper's, or "".
 
     Args:
         found: Evaluated actions of each training, float[rows, actions].
@@ -105,7 +105,7 @@ def explain_greedy_actions(
 
 
 def explain_random_actions(found: Array, numbers: Array, bounds: Bounds) -> str:
-    """Return which quantity of random actions is another one, else nothing.
+    """Return which quantity of random actions differs from the paper's, or "".
 
     Args:
         found: Actions, float[steps, actions].
@@ -125,7 +125,7 @@ def explain_random_actions(found: Array, numbers: Array, bounds: Bounds) -> str:
 
 
 def explain_annealing(found: Array, count: int, start: float) -> str:
-    """Return which quantity of a linear schedule is another one, else nothing.
+    """Return which quantity of a linear schedule differs from the paper's, or "".
 
     Args:
         found: Values of all rollouts, equally many of each.
@@ -164,7 +164,7 @@ def explain_annealing(found: Array, count: int, start: float) -> str:
 def explain_action(
     found: Array, outputs: Array, noise: Array, std: float, bounds: Bounds, is_sample: bool = False
 ) -> str:
-    """Return which quantity of actions is another one, else nothing; see `compute_action`."""
+    """Return which quantity of actions differs from the paper's, or ""; see `compute_action`."""
     part = functools.partial(
         compute_action, outputs=outputs, noise=noise, std=std, bounds=bounds, is_sample=is_sample
     )
@@ -215,6 +215,6 @@ def compute_epsilon(
 def explain_epsilon(
     found: Array, steps: Array, line: tuple[float, float, float], warm_up: float, cycle: int = 1
 ) -> str:
-    """Return which quantity of epsilon's schedule is another one, else nothing."""
+    """Return which quantity of epsilon's schedule differs from the paper's, or ""."""
     part = functools.partial(compute_epsilon, steps=steps, line=line, warm_up=warm_up, cycle=cycle)
     return find_changed_quantity([part], [found], measure_distance, ("run", "dimension"))

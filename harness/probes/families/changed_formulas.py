@@ -603,7 +603,7 @@ def compute_temperature_gradient(
 def explain_temperature_gradients(
     steps: Sequence[tuple[ProbeRun, OptimizerStepRecord]], found: Array
 ) -> str:
-    """Return which quantity of the temperature's loss is another one, else nothing.
+    """Return which quantity of the temperature's loss differs from the paper's, or "".
 
     Args:
         steps: Steps of the temperature, each with its training.
@@ -616,7 +616,7 @@ def explain_temperature_gradients(
 def explain_policy_gradient(
     run: ProbeRun, steps: Sequence[OptimizerStepRecord], rests: Sequence[float]
 ) -> str:
-    """Return which quantity of the policy's loss is another one, if weights do not explain it.
+    """Return which quantity of the policy's loss differs, if weights do not explain it.
 
     Args:
         run: The training.
@@ -642,7 +642,7 @@ def measure_distance(one: Array, other: Array) -> float:
 def explain_targets(
     run: ProbeRun, read: Sequence[tuple[OptimizerStepRecord, NDArray[np.intp]]], found: Array
 ) -> str:
-    """Return which quantity of the targets is another one; empty if no change gives them.
+    """Return which quantity of the targets differs from the paper's, or "" if no change gives them.
 
     Args:
         run: The training.
@@ -661,7 +661,7 @@ def explain_targets(
 def explain_critic_gradients(
     run: ProbeRun, steps: Sequence[OptimizerStepRecord], found: Sequence[Array]
 ) -> str:
-    """Return which quantity of the critics' loss is another one, whatever the loss's factor.
+    """Return which quantity of the critics' loss differs, up to a factor of the loss.
 
     Args:
         run: The training.

@@ -389,7 +389,7 @@ def _list_kinds(
 def explain_targets(
     run: ProbeRun, found: Array, read: Sequence[tuple[OptimizerStepRecord, NDArray[np.intp]]]
 ) -> str:
-    """Return which quantity of the paper's targets, or of its loss, is another one."""
+    """Return which quantity of the paper's targets, or of its loss, differs from the paper's."""
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.families import changed_formulas
 
@@ -398,7 +398,7 @@ def explain_targets(
 
 
 def explain_critic_gradients(run: ProbeRun) -> str:
-    """Return which quantity of the critics' loss is another one than the paper's, else nothing."""
+    """Return which quantity of the critics' loss differs from the paper's, or ""."""
     return run.get_or_compute("explained critics", lambda: _explain_critic_gradients(run))
 
 
@@ -447,7 +447,7 @@ def measure_policy_weights(
 def explain_policy_gradient(
     run: ProbeRun, steps: Sequence[OptimizerStepRecord], rests: Sequence[float]
 ) -> str:
-    """Return which quantity of the policy's loss is another one; see `changed_formulas`."""
+    """Return which quantity of the policy's loss differs; see `changed_formulas`."""
     from parallax.harness.probes.families import changed_formulas
 
     return changed_formulas.explain_policy_gradient(run, steps, rests)

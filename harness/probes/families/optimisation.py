@@ -472,7 +472,7 @@ def _split_head_gradients(
     run: ProbeRun, network: str, step: OptimizerStepRecord, pulls: Parameters, f: Activation
 ) -> dict[str, tuple[Array, Array, Array]]:
     # Of each head: gradients by its outputs, solved from its layer's; the rest of the layer's,
-    # which is no sum over the minibatch's features; and the layer's, float[units + 1, outputs].
+    # which is not a sum over the minibatch's features; and the layer's, float[units + 1, outputs].
     hidden = compute_features(step.before, network, build_network_inputs(run, network, step), f)
     system = np.vstack([hidden.T, np.ones(len(hidden))])
     found = {}

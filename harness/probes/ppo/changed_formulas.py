@@ -236,7 +236,7 @@ def compute_advantages(
 def explain_normalized_advantages(
     minibatches: Sequence[tuple[Array, Array, NDArray[np.bool_]]], every: Array, eps: float
 ) -> str:
-    """Return which quantity of normalized advantages is another one, else nothing.
+    """Return which quantity of normalized advantages differs from the paper's, or "".
 
     Args:
         minibatches: Advantages of some minibatches, measured weights of their transitions in the
@@ -289,7 +289,7 @@ def explain_normalized_advantages(
 
 
 def explain_policy_slopes(found: Array, minibatches: Sequence[Minibatch]) -> str:
-    """Return which quantity of the policy loss is another one, whatever the loss's factor.
+    """Return which quantity of the policy loss differs, up to a factor of the loss.
 
     Args:
         found: Derivatives of the objective by log-probabilities, of one minibatch after another.
@@ -334,7 +334,7 @@ def _compare_directions(
 
 
 def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: bool) -> str:
-    """Return which quantity of the value loss is another one, whatever the loss's factor.
+    """Return which quantity of the value loss differs, up to a factor of the loss.
 
     Args:
         found: Derivatives of the loss by values, of one minibatch after another.
@@ -351,7 +351,7 @@ def explain_value_slopes(found: Array, minibatches: Sequence[Minibatch], clips: 
 def explain_advantages(
     found: Array, rollouts: Sequence[Rollout], rows: Sequence[NDArray[np.bool_]], of_targets: bool
 ) -> str:
-    """Return which quantity of advantages or value targets is another one, else nothing.
+    """Return which quantity of advantages or value targets differs from the paper's, or "".
 
     Args:
         found: The measured numbers, of one rollout after another.

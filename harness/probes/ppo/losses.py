@@ -109,7 +109,7 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def explain_policy_loss(runs: Sequence[ProbeRun]) -> str:
-    """Return which quantity of the policy loss is another one in later minibatches, if any."""
+    """Return which quantity of the policy loss of later minibatches differs from the paper's."""
     pairs = [(run, step) for run in runs for step in measurements.list_later_steps(run)]
     found, shares = zip(*(measurements.solve_surrogate_slope(*pair) for pair in pairs), strict=True)
     if min(shares) < MIN_DIRECTION_SHARE:

@@ -85,7 +85,7 @@ def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:
 
 
 def describe_epochs(run: ProbeRun) -> str:
-    """Return how many epochs or minibatches a rollout has, if these are not as configured."""
+    """Return the numbers of epochs or minibatches of a rollout, if not as configured."""
     hp, steps = run.hyperparameters, list_gradient_steps(run)
     steps = [step for step in steps if step.env_steps == steps[0].env_steps]
     due = -(-hp.rollout_steps // hp.minibatch_size)

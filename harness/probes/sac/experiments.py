@@ -46,7 +46,7 @@ def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
         small = actions < 0.01
         if not small.any():
             break
-        # Actions below 1e-6 are too inexact to compute the factor from them.
+        # Actions below 1e-6 are too inexact for computing the factor.
         noise[small] *= np.where(actions < 1e-6, 1e4, 0.2 / np.maximum(actions, 1e-6))[small]
     if not actions.all():
         raise UnmeasuredError("the policy's actions have no noise")

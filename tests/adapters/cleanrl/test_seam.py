@@ -88,7 +88,7 @@ def test_a_state_without_a_name_of_the_script_is_refused():
 
 def test_name_that_cannot_be_made_again_is_told():
     seam = CheckpointHook({}, lambda: None, lambda: [])
-    with pytest.raises(StateMismatchError, match="helper is not there"):
+    with pytest.raises(StateMismatchError, match="helper does not exist"):
         seam.make_checkpointable().load_state({"at": 1, "names": {"helper": {"kind": "code"}}})
 
 

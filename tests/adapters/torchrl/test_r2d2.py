@@ -285,7 +285,7 @@ def test_other_ways_of_replaying_and_other_frameworks_are_refused():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"overlap": 4}, "overlap=4 must be below"), ({"buffer_size": 1}, "holds no sequence")],
+    [({"overlap": 4}, "overlap=4 must be below"), ({"buffer_size": 1}, "too small for a sequence")],
 )
 def test_values_that_leave_no_sequence_are_refused(changes, message):
     with pytest.raises(SpecError, match=message):

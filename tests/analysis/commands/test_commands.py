@@ -209,4 +209,4 @@ def test_a_task_has_one_range(results, make_run, capsys):
     ranges = ["--range", "Hopper-v4=0:100", "--range", "Hopper-v4=0:200"]
     assert main(["study", "verdicts", str(results), *ranges[:2]]) == 0
     assert main(["study", "verdicts", str(results), *ranges]) == 2
-    assert "--range: a task is there twice" in capsys.readouterr().err
+    assert "--range: a task occurs twice" in capsys.readouterr().err

@@ -142,7 +142,7 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
         "3 of its runs are in the study already: mine ppo on Hopper-v5" in capsys.readouterr().err
     )
     assert main(["study", "pack", str(both), "--study", "demo"]) == 2
-    assert "name the runs that join it" in capsys.readouterr().err
+    assert "also name the runs to add to it" in capsys.readouterr().err
 
 
 def damage_bytes(path):
@@ -165,7 +165,7 @@ def damage_version(path):
         (damage_version, "a later version of this project wrote it"),
         (
             lambda path: pyarrow.parquet.write_table(pyarrow.table({"step": [1]}), path),
-            "it holds no packed runs; `parallax study pack RESULTS` makes such a file",
+            "it holds no packed runs; make such a file with `parallax study pack RESULTS`",
         ),
     ],
 )
@@ -298,7 +298,7 @@ ATTACKS = [
     (drop_middle_evaluations, "10 evaluations, and eval_every=2,000 in 20,480 steps means 12"),
     (move_evaluation, "an evaluation is at step 5,000, not 4,000"),
     (lambda row: row.update(run_json="{"), "corrupted run.json"),
-    (change_guarded_record, "its checksum does not hold"),
+    (change_guarded_record, "its checksum does not match"),
 ]
 
 
@@ -337,7 +337,7 @@ def test_an_edited_row_is_found_by_its_hash(packed):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=PACKED_SCHEMA), packed)
     loaded = load_runs(packed)
     assert loaded.used == 0
-    changed = [item for item in loaded.excluded if "content_sha256 does not hold" in item.reason]
+    changed = [item for item in loaded.excluded if "content_sha256 does not match" in item.reason]
     assert len(changed) == loaded.requested - 1  # the last one had failed
 
 

@@ -134,10 +134,10 @@ def test_only_brackets_inside_others_are_nesting():
             "it sweeps gamma, tau; a grid has values of algorithm, env, hps, framework, seed, and "
             "of nothing else",
         ),
-        ({"seed": "1,x2"}, "seed=x2 is no number"),
+        ({"seed": "1,x2"}, "seed=x2 is not a number"),
         (
             {"seed": "range(0,1001)", "env": ",".join(f"A{i}-v1" for i in range(1000))},
-            "it asks for more than 1,000,000 runs or 1,000 parts: name fewer values",
+            "it requests more than 1,000,000 runs or 1,000 parts: name fewer values",
         ),
         (
             {"seed": "[1]", "hps": "{a: 1}"},
@@ -204,7 +204,7 @@ def test_a_grid_may_be_as_large_as_is_allowed(tmp_path, monkeypatch):
     assert read(seed="'shuffle(range(0,3))'", env="A-v1,B-v1") == 6
     with pytest.raises(UnusableError, match="seed has more than 3 values: name fewer"):
         read(seed="1,2,3,4")
-    with pytest.raises(UnusableError, match="it asks for more than"):
+    with pytest.raises(UnusableError, match="it requests more than"):
         read(seed="1,2,3", env="A-v1,B-v1,C-v1")
     parts = "    parts:\n      - {env: A-v1}\n      - {env: B-v1}\n"
     for more, allowed in (("", True), ("{env: B-v1, seed: 0}", False), ("{seed: 7}", False)):
@@ -216,5 +216,5 @@ def test_a_grid_may_be_as_large_as_is_allowed(tmp_path, monkeypatch):
         if allowed:
             assert len(read_grid(tmp_path / "parts.yaml").runs) == 6
         else:
-            with pytest.raises(UnusableError, match="it asks for more than"):
+            with pytest.raises(UnusableError, match="it requests more than"):
                 read_grid(tmp_path / "parts.yaml")

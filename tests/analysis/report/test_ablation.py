@@ -180,7 +180,7 @@ def test_a_file_without_interventions_or_with_the_same_is_refused(
     for name in ("one.parquet", "two.parquet"):
         shutil.copy(DOCS / "target.parquet", name)
     cases = {
-        ("plain.parquet",): "no framework was trained both as it is",
+        ("plain.parquet",): "no framework was trained both without",
         ("no",): "give a file",
         ("one.parquet", "two.parquet"): "is in one.parquet too",
     }

@@ -276,7 +276,7 @@ def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
     [
         (["results/demo", "to"], "give a file of packed runs: parallax study pack RESULTS"),
         (["mine.parquet", "to", "--grid", "none.yaml"], "--grid=none.yaml: "),
-        (["mine.parquet", "to", "--grid", "README.md"], "--grid=README.md: it is no YAML: "),
+        (["mine.parquet", "to", "--grid", "README.md"], "--grid=README.md: it is not valid YAML: "),
         (["mine.parquet", "to", "--grid", "empty.yaml"], "it holds no hydra.sweeper.params"),
         (["mine.parquet", "to", "--crossed", "mine.parquet"], "no task has two seeds of each"),
         (["mine.parquet", "to", "--grid", "other.yaml"], "it sweeps replay; a grid has"),

@@ -173,12 +173,12 @@ def add_mutant(**fields):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (change_mutant(seeds=[0, 0]), "lr 0.5: seeds: seed 0 is there twice"),
-        (change_mutant(trained=[0, 0, 1]), "lr 0.5: trained: seed 0 is there twice"),
+        (change_mutant(seeds=[0, 0]), "lr 0.5: seeds: seed 0 occurs twice"),
+        (change_mutant(trained=[0, 0, 1]), "lr 0.5: trained: seed 0 occurs twice"),
         (change_mutant(trained=[0]), "lr 0.5: seeds has 1, which is not in trained"),
         (lambda s: s.update(originals=[1]), "lr 0.5: seeds has 0, which is not in originals"),
-        (lambda s: s.update(originals=[0, 1, 1]), "ppo A-v0 own: originals: seed 1 is there twice"),
-        (add_mutant(), "the mutant lr 0.5 is there twice"),
+        (lambda s: s.update(originals=[0, 1, 1]), "ppo A-v0 own: originals: seed 1 occurs twice"),
+        (add_mutant(), "the mutant lr 0.5 occurs twice"),
         (add_mutant(value=2, original_value=3), "lr 2.0: original_value=3.0, not 1.0"),
         (lambda s: s.update(steps=-5), r"Expected `int` >= 1 - at `\$.settings\[0\].steps`"),
         (
@@ -209,7 +209,7 @@ def test_contradictory_outcomes_are_refused(tmp_path, change, message):
 
 
 def test_a_setting_that_is_there_twice_is_refused(tmp_path):
-    with pytest.raises(OutcomesError, match="the setting sb3 ppo A-v0 own is there twice"):
+    with pytest.raises(OutcomesError, match="the setting sb3 ppo A-v0 own occurs twice"):
         read(tmp_path, settings=make_content()["settings"] * 2)
 
 
@@ -221,7 +221,9 @@ def test_a_file_of_outcomes_has_a_size_limit(tmp_path):
 
 
 def test_outcomes_that_are_missing_name_the_command_that_writes_them(tmp_path):
-    with pytest.raises(OutcomesError, match="there is no such file; parallax mutation test"):
+    with pytest.raises(
+        OutcomesError, match=r"does not exist\. Create it with: parallax mutation test"
+    ):
         read_outcomes(tmp_path)
 
 
@@ -249,8 +251,8 @@ def test_messages_name_mutant_and_generator(tmp_path):
     assert str(raised.value) == f"{start}no tests. {end}"
     with pytest.raises(OutcomesError) as raised:
         read_outcomes(tmp_path)
-    text = f"{tmp_path / 'mutation.json'}: there is no such file; parallax mutation test {tmp_path}"
-    assert str(raised.value) == f"{text} writes it."
+    text = f"{tmp_path / 'mutation.json'} does not exist. Create it with: parallax mutation test"
+    assert str(raised.value) == f"{text} {tmp_path}"
 
 
 def test_the_closest_mutant_is_the_first_where_originals_have_no_number():

@@ -37,24 +37,24 @@ def statuses(folder):
     [
         (["alignment=thesis"], "alignment=thesis was renamed: use alignment=common"),
         (["env=Hoper-v4"], "env=Hoper-v4 is not known. Did you mean Hopper-v4?"),
-        (["env=Blackjack-v1"], "Any other gymnasium task is named as env.name=Blackjack-v1."),
-        (["--multirun", "env=Ant-v4,Blackjack-v1"], "is named as env.name=Blackjack-v1."),
+        (["env=Blackjack-v1"], "For any other gymnasium task, use env.name=Blackjack-v1."),
+        (["--multirun", "env=Ant-v4,Blackjack-v1"], "use env.name=Blackjack-v1."),
         (
             ["env.name=CartPole-v1", "framework=torchrl", "algorithm=td3"],
-            "CartPole-v1 has discrete actions, and algorithm=td3 of framework=torchrl chooses",
+            "CartPole-v1 has discrete actions, but algorithm=td3 of framework=torchrl supports",
         ),
         (["env.name=Hoper-v4"], "env=Hoper-v4 cannot be made"),
         (["env.name=Hopper-v3"], "env=Hopper-v3 cannot be made"),
         (["framework=sb33"], "framework=sb33 is not known. Did you mean sb3?"),
         (["algorithm=pp0"], "algorithm=pp0 is not known. Did you mean ppo?"),
         (["hps=orginal"], "hps=orginal is not known. Did you mean original?"),
-        (["hps=sub/mine.yaml"], "own use --config-dir FOLDER hps=mine, with its values in FOLDER"),
+        (["hps=sub/mine.yaml"], "own, use --config-dir FOLDER hps=mine, with its values in FOLDER"),
         (["hps=cpu"], "algorithm=ppo has no such recipe: hps=cpu is not known. Known: cleanrl"),
         (["study=thesi"], "Did you mean thesis?"),
-        (["study=mine"], "A study of your own is named as study.name=mine."),
+        (["study=mine"], "For a study of your own, use study.name=mine."),
         (
             ["framework=sb3,cleanrl", "seed=1"],
-            "For a run of each: parallax train --multirun framework=sb3,cleanrl seed=1.\n",
+            "To train one run per value: parallax train --multirun framework=sb3,cleanrl seed=1.\n",
         ),
         (["hyperparameters.hidden_sizes=8,8"], "in brackets: hyperparameters.hidden_sizes=[8,8]."),
         (["hyperparameters.gama=0.9"], "Did you mean hyperparameters.gamma?"),
@@ -74,13 +74,19 @@ def statuses(folder):
         (["--multirun", "seed=0,-1", *TINY], "seed=-1 must be at least 0"),
         (["--multirun", *TINY, f"study.name=a,{'b' * 300}"], "must have at most 200 bytes"),
         (["--multirun", *TINY, "results_dir=a,b"], "results_dir=a,b cannot be swept"),
-        (["--multirun", *TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number"),
-        ([*TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is no number of runs"),
+        (
+            ["--multirun", *TINY, "hydra.launcher.n_jobs=0"],
+            "hydra.launcher.n_jobs=0 is not a number",
+        ),
+        ([*TINY, "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0 is not a number of runs"),
         (["--multirun", *TINY, "seed=range(0,0)"], "seed=range(0,0) holds no values"),
         (["n_envs=1000000000"], "n_envs=1000000000 is too large"),
         ([f"seed={'9' * 5000}"], "... is too large: a number may have 4,300 digits"),
         (["--multirun", f"seed=range(0,{'9' * 5000})"], "is too large: a number may have"),
-        ([f"env.kwargs={{a:{'[' * 500}{']' * 500}}}"], "dictionaries can be nested some 100 deep"),
+        (
+            [f"env.kwargs={{a:{'[' * 500}{']' * 500}}}"],
+            "dictionaries can be nested about 100 levels",
+        ),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):
@@ -119,7 +125,7 @@ def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "Interrupted. The same command runs again" in errors
+    assert "Interrupted. Run the same command again" in errors
     assert statuses(tmp_path) == ["interrupted", "interrupted", "pending"]
 
 

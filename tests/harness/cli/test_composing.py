@@ -189,7 +189,7 @@ def test_the_name_of_a_recipe_comes_with_its_values(conf):
     (conf / "study" / "own.yaml").write_text(text)
     with sweep(conf) as (loader, master):
         config = loader.load_sweep_config(master, ["study=own"])
-        with pytest.raises(SpecError, match="hps=zoo would be a name without the recipe's values"):
+        with pytest.raises(SpecError, match="hps=zoo names a recipe, but the run has other values"):
             spec_from_config(config)
 
 

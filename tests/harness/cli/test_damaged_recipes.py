@@ -14,15 +14,18 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import find_recipe_files, load_recipe, read_recipe
 
 DAMAGED = {
-    "syntax": ("gamma: 0.99\nbatch_size: [1, 2\n", "sbx.yaml:3: the recipe is no YAML"),
+    "syntax": ("gamma: 0.99\nbatch_size: [1, 2\n", "sbx.yaml:3: the recipe is not valid YAML"),
     "null": ("null\n", "sbx.yaml:1: the recipe holds no values by name"),
     "empty": ("", "sbx.yaml:1: the recipe holds no values by name"),
     "list": ("- 1\n", "sbx.yaml:1: the recipe holds no values by name"),
     "number": ("gamma: 1\n2: 3\n", "sbx.yaml:1: the recipe holds no values by name"),
-    "tag": ("gamma: !!python/object:os.system x\n", "sbx.yaml:1: the recipe is no YAML"),
+    "tag": ("gamma: !!python/object:os.system x\n", "sbx.yaml:1: the recipe is not valid YAML"),
     "bytes": (b"gamma: \xff\xfe\n", "sbx.yaml:1: the recipe cannot be read"),
     "deep": ("gamma: " + "[" * 5000, "sbx.yaml:1: the recipe"),
-    "twice": ("gamma: 1\ntau: 2\ngamma: 3\n", "sbx.yaml:3: the recipe is no YAML (gamma twice)"),
+    "twice": (
+        "gamma: 1\ntau: 2\ngamma: 3\n",
+        "sbx.yaml:3: the recipe is not valid YAML (gamma twice)",
+    ),
     "date": ("gamma: 2000-99-99\n", "sbx.yaml:1: the recipe cannot be read"),
 }
 

@@ -125,7 +125,7 @@ def test_names_of_frameworks_and_recipes_are_taken(name, original, capsys):
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
-    with pytest.raises(SpecError, match=r"is no checkout of this project.*--package"):
+    with pytest.raises(SpecError, match=r"is not a checkout of this project.*--package"):
         new_adapter.create_adapter("stranger", tmp_path)
 
 

@@ -185,7 +185,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(checkout, name, framew
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path, capsys):
     assert main(["new", "algorithm", "fresh", "--in", str(tmp_path)]) == 2
-    assert f"Error: --in {tmp_path} is no checkout" in capsys.readouterr().err
+    assert f"Error: --in {tmp_path} is not a checkout" in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten(checkout):

@@ -117,12 +117,12 @@ def test_single_values(algorithm, entry, expected):
 @pytest.mark.parametrize(
     ("algorithm", "entry", "reason"),
     [
-        ("sac", {"ent_coef": 0.2}, "never fixed"),
+        ("sac", {"ent_coef": 0.2}, "always learned"),
         ("td3", {"train_freq": [1, "episode"]}, "counts episodes"),
         ("td3", {"learning_rate": "lin_0.001"}, "constant learning rate"),
         ("td3", {"noise_type": "ornstein-uhlenbeck"}, "gaussian noise"),
         ("ppo", {"use_sde": True}, "no counterpart"),
-        ("ppo", {"learning_rate": "exp_0.1"}, "no number"),
+        ("ppo", {"learning_rate": "exp_0.1"}, "not a number"),
         ("ppo", {"policy": "CnnPolicy"}, "only MlpPolicy"),
         ("ppo", {"policy_kwargs": "dict(net_arch=dict(pi=[64], vf=[32]))"}, "same layers"),
         ("ppo", {"env_wrapper": [{"a.B": {"c": 1}}]}, "class of its own"),

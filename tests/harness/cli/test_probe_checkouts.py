@@ -137,12 +137,12 @@ def test_ranges_that_are_none_are_refused(checkout, commits, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--commits", "A..B"], "--commits needs --path"),
+        (["--commits", "A..B"], "--commits needs a repository: add --path"),
         (["--path", "."], "name it with --frameworks"),
         (["--path", ".", "--frameworks", "sb3,cleanrl"], "name it with --frameworks"),
-        (["--path", ".", "--frameworks", "sb3"], "holds the package stable_baselines3"),
+        (["--path", ".", "--frameworks", "sb3"], "contains the package stable_baselines3"),
         (["--path", ".", "--frameworks", "cleanrl"], "script=PATH"),
-        (["--path", "none", "--frameworks", "sb3"], "is no folder"),
+        (["--path", "none", "--frameworks", "sb3"], "is not a folder"),
         (["--path", ".", "--frameworks", "sb3", "--seeds", "2"], "drop --seeds"),
     ],
 )

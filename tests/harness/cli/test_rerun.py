@@ -118,7 +118,7 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
     for name in (folder, moved):
         assert main(["run", "reproduce", str(name), "--output", str(tmp_path)]) == 2
         told = capsys.readouterr()
-        assert f"--output {tmp_path}: {folder} holds a complete run already" in told.err
+        assert f"--output {tmp_path}: {folder} already holds a complete run" in told.err
         assert "Name another folder" in told.err and told.out == ""
 
 
@@ -267,7 +267,7 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("body", "refusal"),
     [
-        ("exit 0", "does not answer as a Python does: 'exit code 0, without a word'"),
+        ("exit 0", "does not answer as a Python does: 'exit code 0, without output'"),
         ("echo able 3 11; echo $*", "does not answer as a Python does"),
         ("yes", "prints without end"),
         ("sleep 1000 & sleep 1000", "did not answer within 2 s"),
@@ -275,7 +275,7 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
         ("shift; echo $(($2 * $3)) 3 9", "is Python 3.9"),
         (
             "case $2 in import*) shift; echo $(($2 * $3)) 3 11;; esac",
-            "cannot train with sb3: it ended without a word",
+            "cannot train with sb3: it ended without output",
         ),
     ],
 )

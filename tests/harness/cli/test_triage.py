@@ -184,12 +184,12 @@ def test_a_failed_run_counts_at_the_bottom(reference, tmp_path):
 )
 def test_conclusions_say_whether_the_update_changed(verdict):
     assert triage.conclude(verdict, True).startswith("The update changed")
-    assert triage.conclude(verdict, False).startswith("No difference of an update")
+    assert triage.conclude(verdict, False).startswith("No difference in an update")
 
 
 def test_equal_trainings_are_no_proof_where_an_answer_changed():
     assert triage.conclude(triage.SAME, False).startswith("No difference")
-    assert "does not act on this task" in triage.conclude(triage.SAME, True)
+    assert "has no effect on this task" in triage.conclude(triage.SAME, True)
 
 
 def test_other_algorithms_have_their_own_reference():

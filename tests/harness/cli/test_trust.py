@@ -85,7 +85,7 @@ def test_at_a_terminal_the_user_is_asked(recorded, capsys, monkeypatch):
         assert main(["run", "reproduce", str(folder)]) == 2
         shown = capsys.readouterr()
         assert "    import of the module trap_module: env=trap_module:X-v0\n" in shown.out
-        assert "not trusted" in shown.err and not mark.exists()
+        assert "did not trust" in shown.err and not mark.exists()
     monkeypatch.setattr("builtins.input", lambda question: "y")
     main(["run", "reproduce", str(folder)])
     assert mark.exists()
@@ -298,7 +298,7 @@ def test_foreign_folder_that_names_a_file_of_the_task_is_refused(recorded, capsy
 
 
 SHOWN = "f names what would run as you, here or on the nodes:\n    a\\x1b\n    b"
-REFUSED = "Nothing was started: what the folder names was not trusted."
+REFUSED = "Nothing was started: you did not trust the code that the folder names."
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ REFUSED = "Nothing was started: what the folder names was not trusted."
         (["a\x1b", "b"], True, None, None),
         (
             *(["a\x1b", "b"], False, None),
-            f"{SHOWN}\nAdd --trust if whoever made the folder may run it.",
+            f"{SHOWN}\nAdd --trust if you trust the author of the folder.",
         ),
         (["a\x1b", "b"], False, "YES ", None),
         *((["a\x1b", "b"], False, answer, REFUSED) for answer in ("", "n", "yess", EOFError)),

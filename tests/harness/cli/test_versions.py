@@ -93,7 +93,7 @@ def test_bisection_without_a_change_measures_two_releases(measured, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sac.no_such_probe", "2.0.0..2.9.2"], "is no probe"),
+        (["sac.no_such_probe", "2.0.0..2.9.2"], "is not a probe"),
         ([PROBE, "2.0.0"], "write two releases"),
         ([PROBE, "1.8.0..2.9.2"], "Use stable-baselines3>=2.0"),
         ([PROBE, "2.9.2..2.0.0"], "0 known releases"),

@@ -85,4 +85,4 @@ def test_findings_of_all_runs_are_printed_under_both_spellings(folder, tmp_path,
     assert main(["run", "diagnosis", str(tmp_path)]) == 0
     assert capsys.readouterr().out == text
     assert main(["run", "watch", str(folder), "--notes"]) == 2
-    assert "--notes belongs to --findings" in capsys.readouterr().err
+    assert "--notes needs --findings" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_answers_are_words_with_a_place(found):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["sb3", "cleanrl@a-12345678", "--algorithms", "ppo"], "name its file with --script"),
+        (["sb3", "cleanrl@a-12345678", "--algorithms", "ppo"], "give its file with --script"),
         (["sb3", "skrl", "--algorithms", "ppo", "--script", "x.py"], "runs no scripts"),
         (["sb3", "cleanrl", "--algorithms", "ppo", "--script", "x.py"], "x.py cannot be read"),
         (

@@ -75,7 +75,7 @@ CASES = [
     ("SwappedDiscounts", "lambda_has_no_effect_without_gamma", ["ppo"], "with gae_lambda where"),
     ("LeakyNull", "null_is_a_huge_bound", ["ppo", "max_grad_norm"], "max_grad_norm=null is not"),
     ("QuietRewards", "rewards_are_not_scaled", ["sac"], "times what the rewards' scale makes"),
-    ("ApartTargets", "targets_start_equal_to_their_networks", ["sac"], "is no copy"),
+    ("ApartTargets", "targets_start_equal_to_their_networks", ["sac"], "is not a copy"),
     ("RepeatedWarmUp", "random_actions_are_distinct_and_spread", ["td3"], "actions are distinct"),
     ("ShiftedActions", "actions_scatter_about_the_greedy_one", ["ppo"], "beside the greedy one"),
     ("ShrunkenActions", "actions_reach_the_bounds", ["sac"], "of the bounds"),

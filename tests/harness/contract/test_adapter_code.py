@@ -111,7 +111,7 @@ def test_an_adapter_that_says_nothing_supports_nothing_special(tmp_path, monkeyp
     assert bare.list_patchable_fields("ppo") == frozenset()
     assert bare.training_modules("ppo") == ()
     assert bare.why_unsupported_replay("dqn", None) == (
-        "its adapter has no replay strategy besides its own"
+        "its adapter supports only the framework's own replay"
     )
     assert bare.why_unsupported_device("ppo", "cuda", True).endswith("Use device=cpu.")
     refuse = bare.why_unsupported_acceleration
@@ -186,7 +186,7 @@ def test_modules_of_an_adapter_are_in_its_package_also_for_derived_classes(own_a
     assert own_adapter.runs_module("ppo", "b", CONTEXT) is True
     assert own_adapter.upstream_defaults("ppo") is None
     assert own_adapter.why_unsupported_actors("ppo") == (
-        "it steps its environments in the process that learns"
+        "it steps its environments in the learner's process"
     )
 
 

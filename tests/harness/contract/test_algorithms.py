@@ -133,7 +133,7 @@ def test_own_recipe_in_full_is_the_same_as_under_thesis(framework, algorithm):
         ({"steps": float("inf")}, r"steps=inf must be a whole number"),
         ({"steps": float("nan")}, r"steps=nan must be a whole number"),
         ({"seed": float("nan")}, r"seed=nan must be a whole number"),
-        ({"study": "../x"}, r"study='../x' must be a name"),
+        ({"study": "../x"}, r"study='../x' must be a valid folder name"),
     ],
 )
 def test_bad_values_are_refused_by_name(changes, message):
@@ -212,7 +212,7 @@ def test_spec_survives_json():
     [
         ({"steps": "many"}, r"steps='many' must be a whole number"),
         ({"algorithm": "a2c"}, r"algorithm='a2c' must be one of"),
-        ({"study": "../x"}, r"study='../x' must be a name"),
+        ({"study": "../x"}, r"study='../x' must be a valid folder name"),
         ({"hyperparameters": []}, r"hyperparameters=\[\] must be a mapping"),
         ({"hyperparameters": {}}, r"hyperparameters lacks learning_rate"),
         ({"overridden": [["gamma"]]}, r"overridden=.* must list names"),

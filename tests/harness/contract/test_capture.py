@@ -235,7 +235,7 @@ def test_types_of_frameworks_that_are_in_checkpoints_by_now_are_registered():
     assert parts["shape"] == [torch.Size([2])] and parts["spread"][0].scale == 1
     state = make_checkpointable({"x": torch.zeros(2)}).state()
     state["x"]["state"]["type"] = "load"
-    with pytest.raises(StateMismatchError, match="'load' is no type of numbers"):
+    with pytest.raises(StateMismatchError, match="'load' is not a numeric type"):
         make_checkpointable({"x": None}).load_state(state)
 
 
@@ -317,7 +317,7 @@ def test_code_is_left_where_it_is_and_must_be_there():
     state = StateReader().read(value)
     assert state["attributes"] == {"method": {"kind": "code"}, "function": {"kind": "code"}}
     new = Caller()
-    with pytest.raises(StateMismatchError, match=r"^\.function is not there and cannot be made ag"):
+    with pytest.raises(StateMismatchError, match=r"^\.function does not exist and cannot be cr"):
         StateWriter().write(new, state)
     new.function = sum
     StateWriter().write(new, state)
@@ -475,12 +475,12 @@ def test_no_property_is_set_and_no_attribute_of_compiled_objects():
 def test_a_root_that_would_be_replaced_is_refused(state):
     """Otherwise the training would go on with the values of its set-up."""
     state = state | {"longest": None} if isinstance(state, dict) else state
-    with pytest.raises(StateMismatchError, match=r"^net is of another kind than it was"):
+    with pytest.raises(StateMismatchError, match=r"^net has another kind than the saved"):
         StateWriter().restore(Web(), state, "net")
     pytest.importorskip("torch")
     from parallax.adapters.torch_common.state import make_checkpointable
 
-    with pytest.raises(StateMismatchError, match=r"^net is of another kind"):
+    with pytest.raises(StateMismatchError, match=r"^net has another kind"):
         make_checkpointable({"net": Web()}).load_state({"net": state})
 
 

@@ -36,14 +36,16 @@ def test_deep_yaml_is_read_or_refused(tmp_path, depth):
     if depth == 100:
         assert data_files.load_yaml(file, "recipe")
     else:
-        with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe (cannot be read|is no YAML)"):
+        with pytest.raises(
+            SpecError, match=r"a\.yaml:1: the recipe (cannot be read|is not valid YAML)"
+        ):
             data_files.load_yaml(file, "recipe")
 
 
 def test_damaged_yaml_is_named_with_its_line(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("a: 1\nb: [\n")
-    with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is no YAML"):
+    with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is not valid YAML"):
         data_files.load_yaml(file, "recipe")
     file.write_text("a: 2000-99-99\n")
     with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe cannot be read"):
@@ -58,7 +60,7 @@ def test_pipes_and_devices_are_not_opened(tmp_path, load):
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "link.py").symlink_to("/dev/zero")
     for name in ("pipe.py", "link.py", "."):
-        with pytest.raises(SpecError, match=r"cannot be read.*no regular file"):
+        with pytest.raises(SpecError, match=r"cannot be read.*not a regular file"):
             load(tmp_path / name, *["recipe"] * (load is data_files.load_yaml))
     (tmp_path / "mine.py").write_text("text")
     (tmp_path / "own.py").symlink_to("mine.py")
@@ -76,7 +78,7 @@ def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
         data_files.load_json(file, list[int], "numbers")
     with pytest.raises(SpecError, match=r"No such file or directory. holds no numbers"):
         data_files.load_json(tmp_path / "b.json", list[int], "numbers")
-    with pytest.raises(SpecError, match=r"no regular file. holds no numbers"):
+    with pytest.raises(SpecError, match=r"not a regular file. holds no numbers"):
         data_files.load_json(tmp_path, list[int], "numbers")
 
 

@@ -63,7 +63,7 @@ def test_a_single_subscriber_is_called_without_anything_in_between():
 def test_who_comes_too_late_is_told_so():
     events = TrainingEvents()
     events.make_env_hooks()
-    with pytest.raises(AssertionError, match="subscribes to EnvStep after the first event"):
+    with pytest.raises(AssertionError, match="subscribes to EnvStep after its first event"):
         events.subscribe(EnvStep, print)
 
 
@@ -263,7 +263,7 @@ def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
     )
     for module in (events_module, trainings):
         monkeypatch.setattr(module, "find_watcher_entry_points", lambda: {entry.name: entry})
-    with pytest.raises(pytest.skip.Exception, match="sb3 trains with torch, which nobody watches"):
+    with pytest.raises(pytest.skip.Exception, match="sb3 trains with torch, for which there is no"):
         observe_training("sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77)
     events = TrainingEvents()
     events.subscribe(BeforeOptimizerStep, print)

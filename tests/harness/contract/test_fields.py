@@ -102,7 +102,7 @@ def test_an_unknown_name_has_the_closest_and_all_known_ones_if_they_are_few(monk
     monkeypatch.setattr(fields, "_MAX_LISTED_NAMES", 2)
     assert format_unknown_name("a=x", "x", ["b", "c"]).endswith("Known: b, c.")
     assert format_unknown_name("a=x", "x", ["b", "c", "d"]) == (
-        "a=x is not known. parallax train --help lists what is."
+        "a=x is not known. parallax train --help lists all names."
     )
 
 

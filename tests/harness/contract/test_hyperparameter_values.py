@@ -168,7 +168,7 @@ def test_actors_of_r2d2_explore_from_the_first_step_with_sizes_that_fit():
     assert fits.resolve_for_task(task) == fits
     with pytest.raises(SpecError, match=r"overlap=4 must be below .*sequence_length=4"):
         make("r2d2", sequence_length=4, overlap=4).resolve_for_task(task)
-    with pytest.raises(SpecError, match="buffer_size=1 holds no sequence: use 2 or more"):
+    with pytest.raises(SpecError, match="buffer_size=1 is too small for a sequence: use 2 or more"):
         make("r2d2", sequence_length=4, overlap=2, buffer_size=1).resolve_for_task(task)
 
 
@@ -196,7 +196,7 @@ def test_images_need_convolutions_and_discrete_actions():
     with pytest.raises(SpecError, match="shows images and has continuous actions"):
         make("ppo", conv_filters=(32,)).resolve_for_task(moved)
     for name in ("td3", "sac", "ddpg", "r2d2"):
-        with pytest.raises(SpecError, match=r"shows images, and .* takes none"):
+        with pytest.raises(SpecError, match=r"has image observations, which .* does not support"):
             make(name).resolve_for_task(image)
         assert make(name).resolve_for_task(plain) == make(name)
 

@@ -31,12 +31,12 @@ def program(tmp_path: Path):
     ("text", "words"),
     [
         ("echo hello", "does not answer as a Python does: 'hello'"),
-        ("exit 3", "does not answer as a Python does: 'exit code 3, without a word'"),
+        ("exit 3", "does not answer as a Python does: 'exit code 3, without output'"),
         ("echo trouble >&2; exit 1", "does not answer as a Python does: 'trouble'"),
         ("echo 6 3 11", "does not answer as a Python does"),  # not the product
         ("sleep 30", "did not answer within 0.3 s."),
         ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "prints without end."),
-        ("exec >&- 2>&-; sleep 30", "closed its output and does not end."),
+        ("exec >&- 2>&-; sleep 30", "closed its output but does not exit."),
     ],
 )
 def test_a_program_that_is_no_python_is_named_with_what_it_does(program, monkeypatch, text, words):
@@ -71,8 +71,8 @@ def test_the_oldest_python_is_the_oldest_that_loads_the_harness(monkeypatch, ver
     ("code", "answer", "errors", "words"),
     [
         (0, "noise\nable {}", "a warning", None),
-        (1, "able {}", "", "it ended without a word"),
-        (0, "able 6", "", "it ended without a word"),
+        (1, "able {}", "", "it ended without output"),
+        (0, "able 6", "", "it ended without output"),
         (1, "", "Traceback\nImportError: no sb3\n", "ImportError: no sb3"),
     ],
 )

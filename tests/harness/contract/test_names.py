@@ -48,13 +48,13 @@ def test_names_that_the_project_uses_itself_are_refused(study):
 @pytest.mark.parametrize("name", ["study", "env", "hps", "framework"])
 @pytest.mark.parametrize("value", ["", "..", ".x", "/a", "a/", "a/..", "../a", "a/.b", "a/b/c"])
 def test_names_that_would_lead_elsewhere_are_refused(name, value):
-    with pytest.raises(SpecError, match=f"{name}=.* must be a name that can name a folder"):
+    with pytest.raises(SpecError, match=f"{name}=.* must be a valid folder name"):
         spec_from_dict(a_spec(name, value))
 
 
 @pytest.mark.parametrize("name", ["study", "hps", "framework"])
 def test_slash_is_for_names_of_tasks_only(name):
-    with pytest.raises(SpecError, match=f"{name}='a/b' must be a name that can name a folder"):
+    with pytest.raises(SpecError, match=f"{name}='a/b' must be a valid folder name"):
         spec_from_dict(a_spec(name, "a/b"))
     spec = spec_from_dict(a_spec("env", "a/b"))
     assert "a~b" in spec.folder(Path()).parts
@@ -67,7 +67,7 @@ def test_names_that_were_valid_stay_valid(study):
     assert spec_from_dict(a_spec("study", study)).study == study
 
 
-INTERRUPTED = "Interrupted. The same command runs again what is not complete."
+INTERRUPTED = "Interrupted. Run the same command again to resume."
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,7 @@ INTERRUPTED = "Interrupted. The same command runs again what is not complete."
     [
         (SpecError("bad \udcff name"), 2, "Error: bad \\udcff name"),
         (RunsFailedError("1 failed"), 1, "Not complete: 1 failed"),
-        (
-            KeyboardInterrupt(),
-            130,
-            "Interrupted. The same command runs again what is not complete.",
-        ),
+        (KeyboardInterrupt(), 130, "Interrupted. Run the same command again to resume."),
     ],
 )
 def test_errors_are_a_sentence_and_an_exit_code(capsys, error, code, words):

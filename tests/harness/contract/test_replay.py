@@ -60,7 +60,7 @@ def test_every_field_is_checked_and_has_a_default(name):
         ({"name": "per", "alpa": 0.5}, r"replay\.alpa is not known\. Did you mean alpha\?"),
         ({"name": "per", "beta": 2}, r"replay\.beta=2\.0 must be at most 1"),
         ({"name": "per", "draws": "some"}, r"replay\.draws='some' must be one of: independent"),
-        ({"name": "uniform", "alpha": 0.5}, r"replay\.alpha has no meaning with replay=uniform"),
+        ({"name": "uniform", "alpha": 0.5}, r"replay\.alpha has no effect with replay=uniform"),
         ({"name": "imp", "weight_low": 2, "weight_high": 1}, r"replay\.weight_high=1\.0 must be"),
         ({"alpha": 0.5}, r"must be one of: uniform, per, rank, atdc, imp"),
     ],
@@ -73,7 +73,7 @@ def test_what_cannot_be_is_one_message(given, message):
 def test_ppo_replays_nothing():
     with pytest.raises(
         SpecError,
-        match=r"replay=per needs a replay buffer, and algorithm=ppo .*Use replay=uniform, or",
+        match=r"replay=per needs a replay buffer, but algorithm=ppo .*Use replay=uniform, or",
     ):
         asked(algorithm="ppo", replay="per")
 

@@ -144,7 +144,7 @@ def test_under_defaults_a_framework_has_its_own_values_but_for_the_protocol():
 
 def test_hyperparameters_of_other_algorithms_are_named_with_these():
     for name, owner in (("clip_range", "ppo"), ("lstm_size", "r2d2")):
-        words = f"hyperparameters.{name} is a hyperparameter of {owner} only: sweep algorithms apar"
+        words = f"hyperparameters.{name} is a hyperparameter of {owner} only: sweep algorithms sep"
         with pytest.raises(SpecError, match=re.escape(words)):
             make("exact", **{name: 1})
     spec = make("exact", gamma=0.5, tau=0.25)
@@ -155,7 +155,7 @@ def test_hyperparameters_of_other_algorithms_are_named_with_these():
 def test_the_study_of_a_run_can_have_another_name():
     spec = support.spec()
     assert rename_study(spec, "other") == dataclasses.replace(spec, study="other")
-    with pytest.raises(SpecError, match="study='a/b' must be a name"):
+    with pytest.raises(SpecError, match="study='a/b' must be a valid folder name"):
         rename_study(spec, "a/b")
 
 

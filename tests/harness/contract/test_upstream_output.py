@@ -69,7 +69,7 @@ def test_a_script_has_a_largest_size_in_kibibytes(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         read_own_script(tmp_path / "missing.py")
     file.write_bytes(b"\xff")
-    with pytest.raises(SpecError, match="is no text in UTF-8"):
+    with pytest.raises(SpecError, match="is not text in UTF-8"):
         read_own_script(file)
     for damaged in (5, {}, content | {"more": "x"}, content | {"name": 5}):
         with pytest.raises(SpecError, match="must be the path of a script"):

@@ -154,8 +154,8 @@ def test_runs_that_are_not_used_are_counted_by_reason(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({}, "the verdict of probes on sb3/dqn/001 is there twice"),
-        ({"outcome": "missed"}, "the verdict of probes on sb3/dqn/001 is there twice"),
+        ({}, "the verdict of probes on sb3/dqn/001 occurs twice"),
+        ({"outcome": "missed"}, "the verdict of probes on sb3/dqn/001 occurs twice"),
         ({"outcome": "Found"}, "Invalid enum value 'Found'"),
     ],
 )

@@ -72,7 +72,7 @@ HOSTILE = {
     "a task that is called as a seed": (
         "monitor.csv",
         write_monitor("1.0,10000,1.0", env="seed=1"),
-        "must be a name that can name a folder",
+        "must be a valid folder name",
     ),
     "an episode at step 2^62": (
         "events.out.tfevents.1",
@@ -87,7 +87,7 @@ HOSTILE = {
     "a step of 400 digits": (
         "run.wandb",
         write_wandb_file([*ROWS, {"global_step": "9" * 400, "eval/mean_reward": "1"}]),
-        "has a row whose global_step is no number of steps",
+        "has a row whose global_step is not a number of steps",
     ),
     "settings that are nested deeply": (
         "run.wandb",
@@ -102,7 +102,7 @@ HOSTILE = {
     "a name of 100,000 characters": (
         "table.csv",
         f"step,return,env\n1,1.0,{LONG}\n".encode(),
-        "is no name: it has 100,000 characters",
+        "is not a name: it has 100,000 characters",
     ),
     "millions of columns": ("table.csv", b"," * 5_000_000, "is too large: 5,000,000 values"),
 }

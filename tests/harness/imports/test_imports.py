@@ -308,7 +308,7 @@ def test_no_run_is_overwritten_and_copies_are_refused(tmp_path, call, capsys):
     (run,) = find_runs()
     before = (run.path / "run.json").read_bytes()
     assert call(tmp_path / "runs") == 1
-    assert "is there already" in capsys.readouterr().out
+    assert "already exists" in capsys.readouterr().out
     assert (run.path / "run.json").read_bytes() == before
     assert not list(Path("results").glob(".import*"))
 
@@ -351,19 +351,19 @@ def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
     ("name", "content", "reason"),
     [
         ("evaluations.npz", b"PK", "no archive"),
-        ("monitor.csv", b"r,l,t\n1,2,3\n", "no monitor.csv"),
+        ("monitor.csv", b"r,l,t\n1,2,3\n", "not a monitor.csv"),
         ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\n1.0,20,0.5\n2.0,', "line 4 is cut"),
         ("monitor.csv", b'#{"env_id": "A"}\nr,l,t\n1.0,0,0.5\n', "after 0 steps"),
         ("events.out.tfevents.1", b"", "is empty"),
-        ("events.out.tfevents.1", b"not an event file at all", "is no TensorBoard event file"),
-        ("run-1.wandb", b"nothing", "no file of W&B"),
+        ("events.out.tfevents.1", b"not an event file at all", "is not a TensorBoard event file"),
+        ("run-1.wandb", b"nothing", "not a file of W&B"),
         ("table.csv", b"a,b\n1,2\n", "has no column step; it has a, b"),
         ("table.csv", b"step,return\n1,x\n", "'x', no number"),
         ("table.csv", b"step;return\n1;2,5\n", "'2,5', no number like 12.5"),
         ("table.csv", b"step,return\n1,\n2,1\n", "the return at step 1 is missing"),
         ("table.csv", b"step;score\n1;1\n", "it has step, score"),
         ("table.csv.gz", b"step,return\n1,2\n", "no gzip file"),
-        ("table.csv", b"step,return\n1.5,1\n", "1.5 is no number of steps"),
+        ("table.csv", b"step,return\n1.5,1\n", "1.5 is not a number of steps"),
         ("table.csv", b"step,return\n", "no rows"),
         ("table.parquet", b"PAR1", "the size of its footer is wrong"),
     ],
@@ -452,7 +452,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
         (("--set", "n_env=4"), "Did you mean n_envs"),
         (("--columns", "steps=t"), "ROLE is one of"),
         (("--algorithms", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
-        (("--study", "a/b"), "must be a name that can name a folder"),
+        (("--study", "a/b"), "must be a valid folder name"),
     ):
         code = call(path, *words)
         output = capsys.readouterr()

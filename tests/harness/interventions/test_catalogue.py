@@ -106,11 +106,11 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (ENTRY.format(find="nothing of the kind", replace="x"), "is not there: it must match once"),
+        (ENTRY.format(find="nothing of the kind", replace="x"), "is missing: it must match once"),
         (ENTRY.format(find="self", replace="x"), "times: it must match once"),
         (
             ENTRY.format(find="'gradient_steps):'", replace="'gradient_steps)'"),
-            "no Python any more",
+            "no longer valid Python",
         ),
         (ENTRY.format(find="''", replace="x"), "source.find is empty"),
         (
@@ -123,14 +123,14 @@ FILLED_ENTRY = ENTRY.format(find="self.logger", replace="x")
         (FILLED_ENTRY.replace("[td3]", "[td4]"), "td4 is not known. Did you mean td3"),
         (FILLED_ENTRY.replace("find:", "fnd:"), "unknown field `fnd`"),
         ("mine: {does: Nothing.}", "changes nothing: give it `set`, `wrap` or `source`"),
-        ("mine: {does: Sets., algorithms: [td3], set: {gae_lambda: 1}}", "is no field of td3"),
+        ("mine: {does: Sets., algorithms: [td3], set: {gae_lambda: 1}}", "is not a field of td3"),
         ("mine: {does: Wraps., wrap: [{layer: Nothing}]}", "wrap needs `layer`, as module:Class"),
         (f"{FILLED_ENTRY}  updates: {{policy_updates: steps}}", "'steps' an expression of such"),
         (f"{FILLED_ENTRY}  updates: {{updates: gamma}}", "updates.updates must be a count"),
         (f"{FILLED_ENTRY}  updates: {{policy_updates: 9**9**9**9}}", "must be a count"),
         (f"{FILLED_ENTRY}  updates: {{policy_updates: '(lambda: 1)()'}}", "must be a count"),
         ("Mine: {does: Sets., set: {gamma: 1}}", "must be named by small letters"),
-        ("mine: [", "is no YAML"),
+        ("mine: [", "is not valid YAML"),
         ("[]", "must hold a mapping"),
     ],
 )

@@ -179,7 +179,7 @@ def test_equality_says_little_where_copies_are_far_apart():
     assert format_lockstep_verdict(near) == (
         "Equal to rounding over 10 updates, no more different than copies that start one bit apart."
     )
-    assert "From update 10 on this says little: copies" in format_lockstep_verdict(far)
+    assert "From update 10 on this is weak evidence: there, copies" in format_lockstep_verdict(far)
 
 
 def _grown(rounding=1e-3):
@@ -247,7 +247,7 @@ def test_a_pair_stays_equal_over_2000_updates():
         ),
         (
             ["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--json", "nowhere/x.json"],
-            "nowhere/x.json: the folder nowhere is not there",
+            "nowhere/x.json: the folder nowhere does not exist",
         ),
         (["--json", "x.json", "--figure", "./x.json"], "--figure x.json: --json is that file too"),
         (["--frameworks", "sb3", "--algorithms", "td3", "--hps", "mine"], "drop --hps"),

@@ -362,6 +362,6 @@ def test_names_of_interventions_are_operators_and_values():
     assert parse_change("mutant-022") == MutantChange("mutant-022")
     assert parse_change("sdf-0.9+nrs") == MutantChange("sdf-0.9+nrs")
     with pytest.raises(
-        SpecError, match=r"^intervention=sdf-abc: abc is no number: leave the run out"
+        SpecError, match=r"^intervention=sdf-abc: abc is not a number. Omit the run"
     ):
         parse_change("sdf-abc")

@@ -97,11 +97,11 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--frameworks", "sb33"], "Did you mean sb3?"),
         (["--probe", "sac.std_mop"], "Did you mean sac.std_map?"),
         (["--baseline", "nowhere.json"], "holds no stored answers"),
-        (["--json", "nowhere/x.json"], "the folder nowhere is not there"),
+        (["--json", "nowhere/x.json"], "the folder nowhere does not exist"),
         (["--alignment", "exact", "--hps", "mine"], "hps=mine is not known"),
         (["--bogus"], "unrecognized arguments: --bogus. parallax probe --help lists the options."),
         (["--update-baseline"], "needs --baseline FILE"),
-        (["--drift", "sb3"], "needs --python PATH"),
+        (["--drift", "sb3"], "add --python PATH"),
         (["--answers", "x.json", "--python", "/bin/true"], "drop --python"),
         (["--answers", "x.json", "--drift", "sb3"], "drop --drift"),
         (["--answers", "x.json", "--hps", "mine"], "drop --hps"),
@@ -133,7 +133,7 @@ def test_stored_answers_can_be_shown_in_part(stored, capsys):
     )
     assert "Probes: 1, answers: 1, in" in capsys.readouterr().out
     assert main(["probe", "--answers", str(stored), "--probe", "std_map"]) == 2
-    assert "no such answers are stored there" in capsys.readouterr().err
+    assert "the file has no such answers" in capsys.readouterr().err
     assert main(["probe", "--answers", str(stored), "--frameworks", "cleanrl,cleanlr"]) == 2
     assert "--frameworks cleanlr is not known. Did you mean cleanrl?" in capsys.readouterr().err
 

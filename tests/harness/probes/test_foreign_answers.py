@@ -107,7 +107,7 @@ def test_altered_verdicts_on_mutants_are_refused(tmp_path, capsys, line):
 def test_files_that_never_end_are_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for load in (load_json, load_json_lines):
-        with pytest.raises(SpecError, match=r"no regular file.*holds no things"):
+        with pytest.raises(SpecError, match=r"not a regular file.*holds no things"):
             load(tmp_path / "pipe", dict, "things")
     with pytest.raises(SpecError, match="No such file"):
         load_json(tmp_path / "absent", dict, "things")
@@ -137,7 +137,7 @@ def test_answers_that_would_count_twice_are_refused(stored, tmp_path, capsys):
     ):
         file.write_text(json.dumps(changed))
         assert main(["probe", "--answers", str(file)]) == 2
-        assert "is there twice" in capsys.readouterr().err
+        assert "occurs twice" in capsys.readouterr().err
 
 
 def test_outcomes_of_bugs_count_once_and_absent_ones_are_counted(tmp_path, capsys):
@@ -147,7 +147,7 @@ def test_outcomes_of_bugs_count_once_and_absent_ones_are_counted(tmp_path, capsy
     words = ["bugs", "--frameworks", "sb3", "--answers", str(file)]
     file.write_text(json.dumps([*own, own[0] | {"outcome": "missed"}]))
     assert main(words) == 2
-    assert "is there twice: keep one of them" in capsys.readouterr().err
+    assert "occurs twice: keep one of them" in capsys.readouterr().err
     file.write_text(json.dumps(own[1:]))
     assert main(words) == 0
     assert f"\n1 of {len(own)} cases have no outcome." in capsys.readouterr().out

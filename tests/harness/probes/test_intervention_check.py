@@ -43,7 +43,7 @@ def report():
             f"{ORDER}: as in sb3",
             "and it is so without the intervention too: predict a probe that changes",
         ),
-        ("sac.nothing: 1", "which is no probe: parallax probe --list"),
+        ("sac.nothing: 1", "which is not a probe: parallax probe --list"),
     ],
 )
 def test_a_promise_is_kept_and_moves_an_answer(answers, complaint, report, tmp_path, monkeypatch):

@@ -169,9 +169,9 @@ LOCAL, CENTRAL = b"PK\3\4", b"PK\1\2"
     ("mark", "offset", "value", "size", "words"),
     [
         (LOCAL, 0, 0, 1, "is not where the archive says"),
-        (LOCAL, 30, ord("b"), 1, "has another name where it lies"),
-        (LOCAL, 26, 4, 2, "has another name where it lies"),
-        (CENTRAL, 16, 5, 4, "the checksum of a.npy does not hold"),
+        (LOCAL, 30, ord("b"), 1, "has another name at its place"),
+        (LOCAL, 26, 4, 2, "has another name at its place"),
+        (CENTRAL, 16, 5, 4, "the checksum of a.npy does not match"),
         (CENTRAL, 20, 132, 4, "is not as long as it says"),
         (CENTRAL, 24, 132, 4, "is not as long as it says"),
         (CENTRAL, 10, 12, 2, "is packed in a way that is not known"),
@@ -269,5 +269,5 @@ def test_policies_have_weights_and_whole_statistics_or_none():
         unpack_policy(pack_policy(StoredPolicy(weights, {"mean": 0.0, "var": 1.0})))
     file = io.BytesIO()
     np.savez(file, other=1)
-    with pytest.raises(UnusableError, match=r"^other is no part of a policy$"):
+    with pytest.raises(UnusableError, match=r"^other is not part of a policy$"):
         unpack_policy(file.getvalue())

@@ -390,7 +390,7 @@ def test_a_state_may_be_larger_with_more_chunks_up_to_a_limit(tmp_path, monkeypa
         (lambda file: file.with_name("1.state").write_bytes(b""), "is damaged: its checksum does"),
         (lambda file: file.unlink(), "is damaged: 1.pieces cannot be read (No such file or direct"),
         (lambda file: file.write_bytes(b"x" * 40), "is damaged: a checksum of its arrays does not"),
-        (lambda file: file.write_bytes(b""), "is damaged: a checksum of its arrays does not hold"),
+        (lambda file: file.write_bytes(b""), "is damaged: a checksum of its arrays does not match"),
     ],
 )
 def test_damage_is_named(lease, tmp_path, harm, words):
@@ -417,12 +417,12 @@ def test_sizes_that_do_not_agree_are_named(lease, tmp_path):
         (resize, "is damaged: the lengths of its arrays do not agree"),
         (
             lambda content: content["state"]["array"]["\0"].__setitem__(1, [10**6]),
-            "is damaged: it announces an array of 8,000,000 bytes, and holds 1 pieces of 262,144 b",
+            "is damaged: it declares an array of 8,000,000 bytes, but holds 1 chunks of 262,144 b",
         ),
         *(
             (
                 functools.partial(set_array_part, place, value),
-                "is damaged: it announces an array that numpy does not have",
+                "is damaged: it declares an array that numpy cannot represent",
             )
             for place, value in ((0, "i1," * 9), (1, [1] * 65))
         ),

@@ -123,7 +123,7 @@ def test_few_rows_are_decoded_at_a_time_and_one_at_least(path, monkeypatch):
 @pytest.mark.parametrize(
     ("metadata", "names", "words"),
     [
-        ({}, PACKED_SCHEMA.names, "it holds no packed runs; `parallax study pack RESULTS` makes"),
+        ({}, PACKED_SCHEMA.names, "it holds no packed runs; make such a file with `parallax"),
         ({"parallax.runs": "1"}, PACKED_SCHEMA.names[1:], "it holds no packed runs"),
         ({"parallax.runs": "2"}, PACKED_SCHEMA.names, "a later version of this project wrote it"),
     ],

@@ -251,7 +251,7 @@ def test_structures_are_nested_up_to_a_depth():
 def test_fields_have_numbers_beside_the_last_one_or_of_their_own_and_none_twice():
     assert read_struct(b"\x16\x02\x36\x04\x06\x28\x06\x00") == {1: 1, 4: 2, 20: 3}
     assert read_struct(b"\xf6\x02\x16\x04\x00") == {15: 1, 16: 2}
-    with pytest.raises(ValueError, match="stands there twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         read_struct(b"\x16\x02\x06\x02\x06\x00")
 
 

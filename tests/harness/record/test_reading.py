@@ -107,7 +107,7 @@ def test_a_schema_that_was_altered_is_damage(folder):
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"schema": 2**63}))
     damage = find_damage(folder)[path.name]
-    assert f"schema={2**63}" in damage and "its checksum does not hold" in damage
+    assert f"schema={2**63}" in damage and "its checksum does not match" in damage
     assert not read_run(folder).damaged  # a later version's record must not be replaced
     recorded.edit(folder, schema=4)
     assert find_damage(folder) == {}
@@ -175,7 +175,7 @@ DAMAGE = [
     (lambda f: f.joinpath("run.json").write_text("[" * 10**6), "run.json", "corrupted"),
     (lambda f: f.joinpath("run.json").write_bytes(b"\xff\xfe"), "run.json", "corrupted"),
     (lambda f: os.truncate(f / "run.json", 10**11), "run.json", "too large"),
-    (replace_by_pipe("run.json"), "run.json", "no regular file"),
+    (replace_by_pipe("run.json"), "run.json", "not a regular file"),
     (replace_by_link("run.json"), "run.json", "is a link"),
     (lambda f: recorded.edit(f, spec=[1]), "run.json", "spec: expected `object`, got `array`"),
     (lambda f: recorded.edit(f, status=7), "run.json", "status: expected `str`, got `int`"),
@@ -184,11 +184,11 @@ DAMAGE = [
     (spec_with(threads=None), "run.json", "spec.threads: expected `int`, got `null`"),
     (spec_with(seed=10**400), "run.json", "spec.seed"),
     (spec_with(study="x" * 5000), "run.json", "spec.study"),
-    (lambda f: recorded.edit(f, guarded=True, job="5"), "run.json", "checksum does not hold"),
+    (lambda f: recorded.edit(f, guarded=True, job="5"), "run.json", "checksum does not match"),
     (lambda f: f.joinpath("evaluations.npz").unlink(), "evaluations.npz", "missing"),
     (lambda f: f.joinpath("evaluations.npz").write_bytes(b"PK"), "evaluations.npz", "corrupted"),
     (claim_many, "evaluations.npz", "1000000000000 values that it announces"),
-    (replace_by_pipe("evaluations.npz"), "evaluations.npz", "no regular file"),
+    (replace_by_pipe("evaluations.npz"), "evaluations.npz", "not a regular file"),
     (rewrite(results=lambda a: a * np.nan), "evaluations.npz", "non-finite returns"),
     (rewrite(timesteps=lambda a: a - 20), "evaluations.npz", "too short"),
     (rewrite(timesteps=lambda a: a[::-1]), "evaluations.npz", "do not increase"),

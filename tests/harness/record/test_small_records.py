@@ -70,7 +70,7 @@ def test_an_imported_run_is_whole_in_its_folder_and_alone(tmp_path):
     assert sorted(file.name for file in folder.iterdir()) == ["evaluations.npz", "run.json"]
     assert not list(tmp_path.glob(".import-*"))
     assert json.loads((folder / "run.json").read_text())["final_score"] == 3.5
-    with pytest.raises(UnusableError, match="is there already"):
+    with pytest.raises(UnusableError, match="already exists"):
         write_imported_run(folder, *arguments)
 
 
@@ -92,9 +92,12 @@ def test_an_imported_run_that_cannot_be_written_leaves_nothing(tmp_path):
         ("{}", "cannot be read"),
         ('{"findings": [], "signals": {"a": {"curve": [[1e400, 0]]}}}', "infinity"),
         (f'{{"findings": [], "signals": {{"a": {{"curve": [[1, 1{"0" * 400}]]}}}}}}', "too large"),
-        (f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}', "no step of"),
-        ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "no step of a training"),
-        ('{"findings": [{"id": "a"}]}', "a finding lacks what findings have"),
+        (
+            f'{{"findings": [], "signals": {{"a": {{"curve": [[1{"0" * 400}, 1]]}}}}}}',
+            "not a step of",
+        ),
+        ('{"findings": [], "signals": {"a": {"curve": [[-1, 1]]}}}', "not a step of a training"),
+        ('{"findings": [{"id": "a"}]}', "a finding lacks required fields"),
     ],
 )
 def test_a_diagnosis_that_cannot_be_read_has_a_reason(tmp_path, text, words):

@@ -119,7 +119,7 @@ def test_links_and_folders_are_not_opened(tmp_path):
     (tmp_path / "link").symlink_to("there")
     with pytest.raises(UnusableError, match="is a link, which is not followed"):
         files.read_bounded(tmp_path / "link", 5)
-    with pytest.raises(UnusableError, match="is no regular file"):
+    with pytest.raises(UnusableError, match="is not a regular file"):
         files.read_bounded(tmp_path, 5)
 
 
@@ -278,9 +278,12 @@ def test_a_missing_trace_is_named(tmp_path):
     ("links", "text"),
     [
         ((), ""),
-        ((Path("a"),), "Links are not followed: a. Name what they point to."),
-        ((Path("a"), Path("b")), "Links are not followed: a and 1 more. Name what they point to."),
-        ((Path("a"),) * 4, "Links are not followed: a and 3 more. Name what they point to."),
+        ((Path("a"),), "Links are not followed: a. Name their targets instead."),
+        (
+            (Path("a"), Path("b")),
+            "Links are not followed: a and 1 more. Name their targets instead.",
+        ),
+        ((Path("a"),) * 4, "Links are not followed: a and 3 more. Name their targets instead."),
     ],
 )
 def test_links_that_are_passed_over_are_counted(links, text):
@@ -645,8 +648,8 @@ def test_a_lock_that_others_left_behind_is_removed_with_its_files(tmp_path):
 
 def test_resumptions_are_described_by_step_and_number():
     assert lock.describe_resumption(None, 3) == ""
-    assert lock.describe_resumption(1000, 1) == "went on from step 1,000"
-    assert lock.describe_resumption(0, 2) == "went on from step 0, 2 times so far"
+    assert lock.describe_resumption(1000, 1) == "resumed from step 1,000"
+    assert lock.describe_resumption(0, 2) == "resumed from step 0, 2 times so far"
 
 
 def test_names_of_tasks_have_their_arguments_and_wrappers():
@@ -697,7 +700,7 @@ def test_a_file_that_cannot_be_moved_into_place_is_closed(tmp_path):
 
 def test_heartbeats_describe_where_a_run_went_on():
     beat = lock.Heartbeat(7, 1.0, 2.0, 1000, 2)
-    assert beat.describe_resumption == "went on from step 1,000, 2 times so far"
+    assert beat.describe_resumption == "resumed from step 1,000, 2 times so far"
     assert lock.Heartbeat(7, 1.0, 2.0).describe_resumption == ""
 
 

@@ -24,8 +24,8 @@ def test_none_changes_nothing():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("tmalloc", r"malloc='tmalloc' is no allocator: choose none, tcmalloc, or the path"),
-        ("/nowhere/lib.so", r"malloc=/nowhere/lib.so cannot be loaded .*Install it .*at none"),
+        ("tmalloc", r"malloc='tmalloc' is not an allocator: use none, tcmalloc or the path"),
+        ("/nowhere/lib.so", r"malloc=/nowhere/lib.so cannot be loaded .*Install it .*use none"),
         (__file__, r"cannot be loaded on this machine \(.*invalid ELF header.*Install it"),
     ],
 )

@@ -82,7 +82,7 @@ def test_sweep_says_why_a_run_without_a_word_has_ended(tmp_path, monkeypatch, co
     outcome = RunProcess(spec, folder).outcome()
     assert outcome.status == "failed"
     assert outcome.failure.startswith("No space left on device: the disk of ")
-    assert f"has {free // 1024:,} KiB left. Make room" in outcome.failure
+    assert f"has {free // 1024:,} KiB left. Free some space" in outcome.failure
 
 
 def test_process_that_ends_on_a_disk_with_room_is_told_as_before(tmp_path, monkeypatch):

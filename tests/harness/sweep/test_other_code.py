@@ -30,7 +30,7 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
 
     folders = [made_by(tmp_path, earlier, seed) for seed in range(4)]
     text = describe_code_drift([*folders, made_by(tmp_path, dict, 4)])
-    assert text.startswith("4 complete runs were made by other code")
+    assert text.startswith("4 complete runs were made by an earlier version")
     assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
     assert str(folders[0]) in text and "and 1 more" in text
     assert "remove their folders or choose another study.name" in text
@@ -40,7 +40,7 @@ def test_only_complete_runs_are_said_to_be_made_by_other_code(tmp_path, capsys):
     folder = made_by(tmp_path, lambda files: dict.fromkeys(files, "0" * 64))
     _print_skipped_runs({folder: None}, 3)
     said = capsys.readouterr().out
-    assert "1 of 3 runs are complete already." in said and "made by other code" in said
+    assert "1 of 3 runs are complete already." in said and "made by an earlier version" in said
     _print_skipped_runs({folder: "process 7 on there"}, 3)
     assert capsys.readouterr().out == "1 of 3 runs are running elsewhere.\n"
     _print_skipped_runs({}, 3)

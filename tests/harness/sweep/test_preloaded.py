@@ -160,7 +160,7 @@ def test_end_that_nobody_could_tell_is_said_to_be_so(sweep, lab):
     os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
     lab.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
-    assert "1 completed, 1 failed" in said and "had started it was killed" in said
+    assert "1 completed, 1 failed" in said and "started it was killed" in said
 
 
 class WithThread:

@@ -62,9 +62,9 @@ def make_reading(status=None, complete=False):
 
 
 ENDS = {
-    0: "its process ended well, but the run is not complete: no evaluations",
+    0: "its process exited with 0, but the run is not complete: no evaluations",
     1: "the process ended with exit code 1: last",
-    EXIT_UNKNOWN: "the process ended, and the one that had started it was killed before",
+    EXIT_UNKNOWN: "the process ended after the process that started it was killed",
     -signal.SIGKILL: "the process was killed by SIGKILL",
     -40: "the process was killed by signal 40",
 }
@@ -89,7 +89,7 @@ def test_a_process_that_was_stopped_is_interrupted(tmp_path, code, number):
     [
         (1, 2**18, None, "the process ended with exit code 1"),
         (1, None, "last", "the process ended with exit code 1: last"),
-        (1, 2**18 - 1, "last", "has 255 KiB left. *Make room.*; its last words were: last"),
+        (1, 2**18 - 1, "last", "has 255 KiB left. *Free some space.*; its last output was: last"),
         (EXIT_NO_SPACE, 2**30, None, r"has 1,048,576 KiB left\..* again$"),
         (EXIT_NO_SPACE, None, None, "has 0 KiB left"),
         (1, 0, "No space left: x", "the process ended with exit code 1: No space left: x"),
@@ -289,7 +289,7 @@ def test_records_that_are_complete_or_were_changed_stay_as_they_are(tmp_path):
         ("/own.so", [""], "", {"LD_PRELOAD": "/own.so"}),
         ("/own.so", ["no file"], "", "malloc=/own.so cannot be loaded on this machine (no file). "),
         ("tcmalloc", ["a", "b", "c"], "", "malloc=tcmalloc cannot be loaded on this machine (c)."),
-        ("jemalloc", [], "", "malloc='jemalloc' is no allocator: choose none, tcmalloc, or the "),
+        ("jemalloc", [], "", "malloc='jemalloc' is not an allocator: use none, tcmalloc or the "),
     ],
 )
 def test_an_allocator_is_the_first_library_that_can_be_loaded(

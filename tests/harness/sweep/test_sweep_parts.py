@@ -31,7 +31,8 @@ def test_processes_are_counted_or_one_per_core(monkeypatch, asked, number):
     assert sweep.count_processes(asked) == number
     for wrong in (0, -2, -7, 1025, 10**10, True, "4", None):
         with pytest.raises(
-            SpecError, match=f"^hydra.launcher.n_jobs={wrong} is no number of runs .* or -1 for one"
+            SpecError,
+            match=f"^hydra.launcher.n_jobs={wrong} is not a number of runs .* or -1 for one",
         ):
             sweep.count_processes(wrong)
 
@@ -209,7 +210,7 @@ def make_reading(**changes):
     [
         ({}, {}, None),
         ({"newer": True}, {}, "f: it is odd, or choose another results_dir."),
-        ({"unreadable": True}, {}, "f: it is odd. Let it be read, or move it away."),
+        ({"unreadable": True}, {}, "f: it is odd. Change its permissions, or move it."),
         ({"imported": "elsewhere"}, {}, "f holds a run that was imported from elsewhere, and"),
         ({"imported": None}, {}, None),
         ({"imported": None}, {"study": "new", "python": "/other/python"}, None),

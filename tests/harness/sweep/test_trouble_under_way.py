@@ -131,7 +131,7 @@ def test_run_without_an_adapter_in_its_record_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *arguments: None)
     assert worker.main(folder) == 1
     assert read_run(folder).reason == (
-        "failed: run.json has no `adapter`, whose code trains: train the run anew"
+        "failed: run.json does not name the adapter: train the run again"
     )
 
 

@@ -42,7 +42,7 @@ def test_an_edited_wrapper_makes_another_run(tmp_path):
     wrapper.write_text(WRAPPER.replace("FACTOR", "0.25"))
     second = train(tmp_path)
     assert second.returncode != 0 and file.read_bytes() == stored
-    assert "env.wrappers=own_wrapper:Scaled whose file was edited since" in second.stderr
+    assert "env.wrappers=own_wrapper:Scaled, whose file has been edited since" in second.stderr
     # A record from before sources were hashed belongs to any source.
     record.pop("wrapper_sources")
     record.pop("checksum", None)

@@ -113,11 +113,13 @@ def test_exact_converts_what_a_framework_means_otherwise(
     assert name not in list_names("common")[0]
     in_form = [item.name for item in list_reference_form(load_adapter(framework), algorithm)]
     assert name in in_form  # so lockstep, which converts nothing anew, has it
-    with pytest.raises(SpecError, match=f"intervention={name}: alignment=exact has it already"):
+    with pytest.raises(
+        SpecError, match=f"intervention={name}: alignment=exact already includes it"
+    ):
         list_names("exact", hyperparameters=values, intervention=name)
     less = list_names("exact", hyperparameters=values, intervention=f"without.{name}")[0]
     assert less == [other for other in names if other != name]
-    with pytest.raises(SpecError, match=f"{field}=.*(in another way.*{name}|it is)"):
+    with pytest.raises(SpecError, match=f"{field}=.*(differently from the schema.*{name}|it is)"):
         list_names("exact", hyperparameters=values, patches=False)
 
 
@@ -158,7 +160,7 @@ def test_lockstep_adds_the_reference_form():
     [
         ("without.huber-loss", "intervention=without.huber-loss leaves out what is not changed"),
         ("without.bent-loss", "here. bent-loss was renamed huber-loss"),
-        ("{first}", "intervention={first}: alignment=lockstep has it already: drop it"),
+        ("{first}", "intervention={first}: alignment=lockstep already includes it: drop it"),
     ],
 )
 def test_what_the_form_does_not_allow_is_refused(text, message):

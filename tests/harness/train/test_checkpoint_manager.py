@@ -209,7 +209,7 @@ def test_states_of_other_environments_are_refused():
     for env in envs:
         env.reset(seed=0)
     states = checkpointing.read_env_states(envs)
-    with pytest.raises(StateMismatchError, match="there are 1 environments and were 2"):
+    with pytest.raises(StateMismatchError, match="there are 1 environments, but the state has 2"):
         checkpointing.load_env_states(envs[:1], states)
     with pytest.raises(StateMismatchError):
         checkpointing.load_env_states(envs[::-1], states)
@@ -237,7 +237,7 @@ def test_a_game_goes_on_from_its_state():
         assert first.act(ale_py.Action.DOWN) == second.act(ale_py.Action.DOWN)
     assert (first.getRAM() == second.getRAM()).all()
     assert first.getFrameNumber() == second.getFrameNumber()
-    with pytest.raises(StateMismatchError, match="no emulator"):
+    with pytest.raises(StateMismatchError, match="has a game emulator"):
         checkpointing._write_emulator(None, state, None)
 
 
@@ -284,7 +284,7 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
     assert found[0].about == {"room": 7.0}
     assert len(said) == (2 if words else 0)
     for number, text in zip((3, 2), said, strict=False):
-        assert text.startswith(f"Checkpoint {number} cannot be gone on from: {words}")
+        assert text.startswith(f"Checkpoint {number} cannot be resumed from: {words}")
 
 
 def test_a_damaged_checkpoint_is_passed_over():
@@ -298,7 +298,7 @@ def test_a_damaged_checkpoint_is_passed_over():
     store = types.SimpleNamespace(numbers=lambda: [2, 1], about=lambda number: ABOUT, load=load)
     found = list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0))
     assert [one and one.number for one in found] == [1, None]
-    assert said == ["Checkpoint 2 cannot be gone on from: it is damaged."]
+    assert said == ["Checkpoint 2 cannot be resumed from: it is damaged."]
 
 
 def test_a_package_that_is_not_installed_has_no_version():

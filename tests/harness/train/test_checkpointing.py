@@ -187,7 +187,7 @@ class TestOddStarts:
         harm(folder, newest(folder))
         content = go(prepared, folder)
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "is damaged: its checksum does not hold" in content["resume_notes"][0]
+        assert "is damaged: its checksum does not match" in content["resume_notes"][0]
 
     def test_both_damaged_leave_the_start(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
@@ -457,7 +457,7 @@ def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
         {one["id"]: one["first_step"] for one in told["findings"]} for told in (before, after)
     ]
     assert counts[0] and counts[0].items() <= counts[1].items()
-    assert any("starts anew at step 56" in trouble for trouble in after["troubles"])
+    assert any("restarts at step 56" in trouble for trouble in after["troubles"])
     curve = after["signals"]["norm"]["curve"]
     steps = [step for step, _ in curve]
     assert steps == sorted(set(steps)) and len(steps) == STEPS // ROUND

@@ -195,8 +195,10 @@ def test_a_diagnosis_that_resumes_says_where_and_keeps_what_was_found(monkeypatc
     made, engine, options, removed, parts = start(
         monkeypatch, tmp_path, 300, mode="strict", **limits
     )
-    words = "the diagnosis starts anew at step 300, where the run went on: what compares with a "
-    words += "run's beginning is not asked; 1 earlier findings remain."
+    words = (
+        "the diagnosis restarts at step 300, where the run resumed: checks that compare with the "
+    )
+    words += "start of a run are skipped; 1 earlier findings remain."
     assert engine.calls == [words, "events"] and removed == [] and parts == {"diagnosis": made}
     known = ("strict", "period", "periods", "start_step", "reported_ids", "thresholds")
     assert [options[name] for name in known] == [

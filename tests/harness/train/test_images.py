@@ -139,14 +139,16 @@ def test_convolutions_are_part_of_the_runs_identity():
 def test_what_cannot_be_is_refused_by_name():
     refusals = [
         (spec("cleanrl"), "framework=cleanrl has no script"),
-        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions leave nothing"),
+        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
     ]
     for asked, message in refusals:
         with pytest.raises(SpecError, match=message) as refusal:
             prepare_run(asked, load_adapter(asked.framework))
         assert asked.env in str(refusal.value)
-    with pytest.raises(SpecError, match=r"shows images, and SAC takes none.*dqn or ppo"):
+    with pytest.raises(
+        SpecError, match=r"has image observations, which SAC does not support.*dqn or ppo"
+    ):
         load_recipe("sac", "sb3").resolve_for_task(load_task(ENV))
 
 

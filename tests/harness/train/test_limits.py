@@ -130,7 +130,7 @@ def make_spec(**changes):
 FLAT = Task("A-v0", 4, (-1.0,), (1.0,), 100)  # 16 bytes
 IMAGE = Task("A-v0", 16, (-1.0,), (1.0,), 100, image=(1, 4, 4))  # 16 bytes as well
 TINY = Machine(20, 2**21, "this machine")
-OFF = " To train all the same, set the environment variable PARALLAX_LIMITS=off."
+OFF = " To train nevertheless, set the environment variable PARALLAX_LIMITS=off."
 ROOM = "this machine has 2.0 MiB of memory"
 MEMORY = "each takes memory, and this machine has 2.0 MiB of memory. Use n_envs=8 or less."
 TOGETHER = f"episodes of an evaluation are played side by side, and {ROOM}. Use eval_episodes=32 or"
@@ -312,14 +312,14 @@ def test_a_run_updates_its_policy(updates, policy_updates, values, words):
         ("normalized", False, 1, None),
         (
             *("normalized", True, 1),
-            "wrappers=normalized scales the rewards that algorithm=td3 is shown in training, and "
-            "evaluations show the task's own: use wrappers=none, or "
+            "wrappers=normalized scales the rewards that are inputs of algorithm=td3 "
+            "in training, but not in evaluations: use wrappers=none, or "
             "hyperparameters.last_step_inputs=false.",
         ),
         (
             *("normalized", False, 2),
-            "wrappers=normalized would scale what networks divide by 2 already: env=A-v0 shows "
-            "bytes. Use wrappers=none.",
+            "wrappers=normalized would scale images of env=A-v0, which networks already divide by "
+            "2. Use wrappers=none.",
         ),
     ],
 )
@@ -361,7 +361,7 @@ def test_environments_are_divided_among_processes_evenly(changes, reason, words)
         ),
         (
             *(False, "ppo", ""),
-            "replay=per needs a replay buffer, and algorithm=ppo has none: it learns from its "
+            "replay=per needs a replay buffer, but algorithm=ppo learns from its "
             "newest rollout. Use replay=uniform, or algorithm=td3 or sac or ddpg or dqn or r2d2.",
         ),
     ],
@@ -407,13 +407,13 @@ def test_devices_are_looked_for_where_the_run_trains(monkeypatch, python, on_thi
         ("td3", FLAT, None),
         (
             *("dqn", FLAT),
-            "env=A-v0 has continuous actions, and algorithm=dqn of framework=sb3 chooses discrete "
-            "ones: use algorithm=ppo or td3 or sac or ddpg, or another task.",
+            "env=A-v0 has continuous actions, but algorithm=dqn of framework=sb3 supports discrete "
+            "actions: use algorithm=ppo or td3 or sac or ddpg, or another task.",
         ),
         (
             *("td3", Task("A-v0", 4, (), (), 100, 2)),
-            "env=A-v0 has discrete actions, and algorithm=td3 of framework=sb3 chooses continuous "
-            "ones: use algorithm=ppo or dqn, or another task.",
+            "env=A-v0 has discrete actions, but algorithm=td3 of framework=sb3 supports continuous "
+            "actions: use algorithm=ppo or dqn, or another task.",
         ),
     ],
 )
@@ -442,8 +442,8 @@ def test_the_arrays_of_a_training_are_bounded_by_its_buffer(monkeypatch):
 
 def test_another_framework_is_the_remedy_where_no_algorithm_fits(monkeypatch):
     monkeypatch.setattr(limits, "_takes_task", lambda adapter, name, task: False)
-    end = "chooses discrete ones: use another framework, or another task."
-    words = f"env=A-v0 has continuous actions, and algorithm=dqn of framework=sb3 {end}"
+    end = "supports discrete actions: use another framework, or another task."
+    words = f"env=A-v0 has continuous actions, but algorithm=dqn of framework=sb3 {end}"
     raises(words, limits.check_actions, "dqn", load_adapter("sb3"), FLAT)
 
 

@@ -177,7 +177,7 @@ def test_a_logger_that_fails_is_said_once_and_written_to_no_more():
     sink.error = None
     logger.signals(2, "entropy", 0.5)
     assert sink.written == []
-    assert said == ["The logger has failed and writes no more: ValueError: no space"]
+    assert said == ["The logger failed and stops writing: ValueError: no space"]
 
 
 @pytest.mark.parametrize("error", [LockLostError, FolderDeletedError])

@@ -147,7 +147,7 @@ def test_what_cannot_be_is_refused_by_name():
             spec("cleanrl", patches=False),
             r"conv_filters=\[16\]: in cleanrl it is for four frames of 84 by 84 only",
         ),
-        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions leave nothing"),
+        (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
         (spec("skrl", n_envs=3), "rollout_steps=.*a multiple of n_envs=3"),
     ]

@@ -120,10 +120,10 @@ def make_row(field, value, conversion):
 def test_values_that_only_a_change_of_source_converts_are_all_named():
     rows = [make_row("a", 0.5, "fix-a"), make_row("b", True, ""), make_row("c", None, "fix-c")]
     native = types.SimpleNamespace(alignment=rows)
-    middle = "sb3 uses it in another way than the schema says, and only a change of its source"
+    middle = "sb3 interprets it differently from the schema, and only a change of its source"
     raises(
-        f"hyperparameters.a=0.5: {middle} (fix-a) converts it; "
-        f"hyperparameters.c=null: {middle} (fix-c) converts it.",
+        f"hyperparameters.a=0.5: {middle} (fix-a) helps; "
+        f"hyperparameters.c=null: {middle} (fix-c) helps.",
         *(prepare.check_no_conversion, "sb3", native),
     )
     native.alignment = rows[1:2]
@@ -150,7 +150,7 @@ def test_only_refused_values_have_remedies(text, kind):
         (["n_envs"], "Change the value, or use n_envs=1."),
         (
             ["alignment"],
-            "Change the value, or use alignment=exact, which patches what upstream fixes.",
+            "Change the value, or use alignment=exact, which patches upstream's constants.",
         ),
     ],
 )
@@ -240,8 +240,11 @@ def make_run(framework="sb3", steps=1000, rollout=300, **changes):
 
 STILL = "dqn never updates its target network in steps=1000: lower "
 STILL += "hyperparameters.target_update_interval, or raise steps."
-PARTIAL = "steps=1000 is no multiple of hyperparameters.rollout_steps=300: some frameworks learn "
-PARTIAL += "from a rollout more than others. With steps=900 or steps=1200 all learn from as many."
+PARTIAL = (
+    "steps=1000 is not a multiple of hyperparameters.rollout_steps=300: some frameworks learn "
+)
+PARTIAL += "from one more rollout than others. With steps=900 or steps=1200, all learn from the "
+PARTIAL += "same number."
 
 
 @pytest.mark.parametrize(
@@ -335,9 +338,9 @@ def test_problems_of_several_runs_are_listed_once_each(monkeypatch):
 def test_an_edited_wrapper_is_named_with_both_hashes_and_the_remedy(monkeypatch):
     monkeypatch.setattr(prepare, "hash_wrapper_sources", lambda wrappers: {"m:W": "b" * 64})
     raises(
-        "f holds a run with env.wrappers=m:W whose file was edited since (SHA-256 aaaaaaaaaaaa "
-        "then, bbbbbbbbbbbb now). Choose another study.name or results_dir, or give the wrapper "
-        "another name.",
+        "f holds a run with env.wrappers=m:W, whose file has been edited since (SHA-256 "
+        "aaaaaaaaaaaa then, bbbbbbbbbbbb now). Choose another study.name or results_dir, or give "
+        "the wrapper another name.",
         *(prepare.check_wrapper_sources, support.spec(), {"m:W": "a" * 64}, Path("f")),
     )
 

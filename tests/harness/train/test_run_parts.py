@@ -152,7 +152,7 @@ def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
     assert tried == [(start, every) for start in starts[: unfit + 1]] and every > 0
     assert len(set(drawn)) == 1 and len(discarded) == unfit
     assert attempt.notes == [
-        f"Checkpoint {number} cannot be gone on from: it does not fit (".ljust(1_000, "x")
+        f"Checkpoint {number} cannot be resumed from: it does not fit (".ljust(1_000, "x")
         for number in (2, 1)[:unfit]
     ]
 
