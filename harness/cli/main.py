@@ -71,6 +71,17 @@ COMMANDS = (
         "Shows all studies of a folder in the browser: filter, reports, runs side by side",
     ),
     Command(
+        "status", f"{_SLURM}:status", "Counts a study's runs by state and lists incomplete ones"
+    ),
+    Command(
+        "import",
+        f"{_CLI}.import_runs",
+        "Converts runs of other tools to run folders, so that verdicts compare them",
+    ),
+    Command(
+        "alignment", f"{_CLI}.alignment", "Shows how each framework receives each hyperparameter"
+    ),
+    Command(
         "probe",
         f"{_CLI}.probe",
         "Feeds every implementation the same data and compares one gradient step with the paper",
@@ -101,17 +112,6 @@ COMMANDS = (
         f"{_CLI}.triage",
         "Tests whether a new version of an implementation learns like the old one: runs probes, "
         "lockstep and trainings",
-    ),
-    Command(
-        "alignment", f"{_CLI}.alignment", "Shows how each framework receives each hyperparameter"
-    ),
-    Command(
-        "import",
-        f"{_CLI}.import_runs",
-        "Converts runs of other tools to run folders, so that verdicts compare them",
-    ),
-    Command(
-        "status", f"{_SLURM}:status", "Counts a study's runs by state and lists incomplete ones"
     ),
     Command(
         "run watch",
@@ -237,17 +237,18 @@ usage: parallax COMMAND ...
 
 Do implementations of the same reinforcement-learning algorithm agree?
 
+A study in three commands:
+  parallax train --multirun study=demo
+  parallax compare results/demo
+  parallax report results/demo
+
 Commands:
 {commands}
 
 Groups of commands:
 {groups}
 
-`parallax COMMAND --help` lists the options of a command, `parallax GROUP` its commands.
-A study in three commands:
-  parallax train --multirun study=demo
-  parallax compare results/demo
-  parallax report results/demo"""
+`parallax COMMAND --help` lists the options of a command, `parallax GROUP` its commands."""
 _GROUP_HELP = """\
 usage: parallax {group} COMMAND ...
 
