@@ -161,9 +161,12 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         return {"mode": values if values is not None else "off"}
     rest = {key: value for key, value in values.items() if key not in DIAGNOSIS_KEYS}
     defaults = get_default_thresholds()
-    named = [*rest, *(values.get("only") or ()), *(values.get("skip") or ())]
-    if unknown := [name for name in named if name not in defaults]:
-        check_names(unknown, load_all_checks(values.get("extra_checks") or ())[0])
+    only, skip, extra = lists = [values.get(key) or [] for key in ("only", "skip", "extra_checks")]
+    # Other values than lists of names are refused by the checks of a specification.
+    if all(isinstance(one, list) and all(isinstance(n, str) for n in one) for one in lists):
+        unknown = [name for name in (*rest, *only, *skip) if name not in defaults]
+        if unknown:
+            check_names(unknown, load_all_checks(extra)[0])
     checks = {
         name: dict(value) if isinstance(value, Mapping) else {"threshold": value}
         for name, value in rest.items()

@@ -266,8 +266,7 @@ def make_run_spec(
         **checked,
         hyperparameters=requested,
         overridden=overridden,
-        python=values.get("python") or None,
-        **_check_later_fields(values),
+        **_check_later_fields({"python": None, **values}),
     )
 
 
@@ -319,14 +318,10 @@ def spec_from_dict(content: Any) -> RunSpec:
         isinstance(name, str) and name in values for name in overridden
     ):
         raise SpecError(f"overridden={overridden!r} must list names of hyperparameters.")
-    python = content["python"]
-    if not isinstance(python, str | None):
-        raise SpecError(f"python={python!r} must be the path of an interpreter.")
     return RunSpec(
         **checked,
         hyperparameters=requested,
         overridden=tuple(overridden),
-        python=python,
         **_check_later_fields(content),
     )
 
@@ -512,7 +507,14 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
         )
 
 
+def _check_python(given: Any) -> str | None:
+    if not isinstance(given, str | None):
+        raise SpecError(f"framework.python={given!r} must be the path of an interpreter.")
+    return given or None
+
+
 _LATER_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "python": _check_python,
     "replay": make_replay_config,
     "env_kwargs": _check_env_kwargs,
     "env_wrappers": _check_env_wrappers,

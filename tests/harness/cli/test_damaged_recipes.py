@@ -158,6 +158,10 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, text):
         ("hydra.job_logging.root.level=FOO hydra/job_logging=default", "HYDRA_FULL_ERROR=1"),
         ("-m hydra.launcher._target_=os.system", "Invalid plugin 'os.system'"),
         ("results_dir=2026", "results_dir=2026 must be a name: write it in quotes"),
+        ("framework.python=5", "framework.python=5 must be the path"),
+        ("diagnosis=on diagnosis.only=no-replay", "diagnosis.only=no-replay must list checks"),
+        ("diagnosis=on diagnosis.skip=[5]", r"diagnosis.skip=\[5\] must list checks"),
+        ("diagnosis=on diagnosis.extra_checks=5 diagnosis.only=[x]", "extra_checks=5 must list"),
     ],
 )
 def test_settings_that_hydra_cannot_use_are_one_message(word, message, monkeypatch):
