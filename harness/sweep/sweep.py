@@ -58,6 +58,9 @@ def run_sweep(
     """
     jobs = count_processes(n_jobs)
     variables = get_allocator_variables("hydra.launcher.malloc", malloc)
+    for place in (results_dir.absolute(), *results_dir.absolute().parents):
+        if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114
+            raise SpecError(f"results_dir={results_dir}: {place} is a link that leads nowhere.")
     prepared = prepare_runs(specs)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):

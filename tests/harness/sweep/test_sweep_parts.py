@@ -342,3 +342,10 @@ def test_only_leftovers_need_the_lock_of_a_complete_run(monkeypatch, tmp_path):
 
 def test_outcomes_of_runs_cannot_be_changed():
     assert find_changeable(parallax.harness.sweep) == {"_SweepStop"}
+
+
+@pytest.mark.parametrize("target", ["loop", "missing"])
+def test_results_are_not_written_through_a_link_that_leads_nowhere(target, tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / target)
+    with pytest.raises(SpecError, match=r"results_dir=.*/loop/x: .*/loop is a link that leads"):
+        sweep.run_sweep([], tmp_path / "loop" / "x", 1)
