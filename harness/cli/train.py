@@ -58,7 +58,7 @@ def run(words: Sequence[str]) -> int:
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
-    full = bool(os.environ.get("HYDRA_FULL_ERROR"))
+    full = os.environ.get("HYDRA_FULL_ERROR", "")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
         run_hydra_app()
@@ -81,6 +81,8 @@ def run(words: Sequence[str]) -> int:
             f"Hydra cannot use these settings, or a file's `defaults`: {summarize_error(error)}. "
             "HYDRA_FULL_ERROR=1 shows where."
         ) from error
+    finally:
+        os.environ["HYDRA_FULL_ERROR"] = full
     return 0
 
 

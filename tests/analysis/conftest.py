@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
+import yaml
 
 from benchmarks.synthetic_returns import Size
 from benchmarks.synthetic_study import write_study
@@ -22,6 +23,7 @@ from parallax.analysis.verdicts.study import (
     judge_thesis_tables,
 )
 from parallax.harness.cli.main import main
+from parallax.harness.record.run_json import VARIANT_FIELDS
 
 SPEC = {
     "study": "demo",
@@ -56,7 +58,7 @@ def write_run(
     **spec: Any,
 ) -> Path:
     """Writes a run folder with a rising curve that ends at `score`."""
-    spec = {**SPEC, "steps": min(SPEC["steps"], scheduled), **spec}
+    spec = {**SPEC, "steps": min(SPEC["steps"], scheduled), **read_variant(variant), **spec}
     if timesteps is None:
         timesteps = np.r_[0 : scheduled : spec["eval_every"], scheduled]
     else:
@@ -84,6 +86,15 @@ def write_run(
         returns = make_rising_returns(score, np.asarray(timesteps), spec["eval_episodes"])
     write_evaluations(folder, np.asarray(timesteps, np.int64), returns)
     return folder
+
+
+def read_variant(variant: str) -> dict[str, Any]:
+    """The settings of a specification that a variant names; a record must not contradict them."""
+    stated = dict(part.partition("=")[::2] for part in variant.split(",") if "=" in part)
+    found = {n: yaml.safe_load(v) for n, v in stated.items() if n in VARIANT_FIELDS}
+    if "gamma" in stated:
+        found |= {"hyperparameters": {"gamma": float(stated["gamma"])}, "overridden": ["gamma"]}
+    return found
 
 
 def make_rising_returns(score: float, timesteps: Any, count: int) -> Any:

@@ -124,7 +124,9 @@ def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda question: next(answers))
     assert resubmit(results) == 2
     output = capsys.readouterr()
-    assert "    set-up line on the nodes: source x\n" in output.out and "not trusted" in output.err
+    assert (
+        "    set-up line on the nodes: source x\n" in output.out and "did not trust" in output.err
+    )
     assert not fake.calls("sbatch")
     assert resubmit(results) == 0
     assert len(fake.calls("sbatch")) == 1

@@ -207,8 +207,8 @@ def test_changed_digit_is_not_used_without_a_warning(copied):
     [
         (lambda text: text.replace(",mean,", ",means,"), "columns must be"),
         (lambda text: text + "one,cell\n", "not as many cells as columns"),
-        (lambda text: text + '"open', "is no table|not as many cells"),
-        (lambda text: text + "\0", "is no table|not as many cells"),
+        (lambda text: text + '"open', "is not a table|not as many cells"),
+        (lambda text: text + "\0", "is not a table|not as many cells"),
         (lambda text: text[: text.rindex("\n", 0, -1)] + "\n" + "," * 20 + "\n", "not as many"),
     ],
 )
@@ -364,5 +364,5 @@ def test_a_table_that_is_not_there_is_one_message(tmp_path, monkeypatch):
 def test_text_after_a_closing_quote_is_no_table(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "FOLDER", tmp_path)
     write_table(tmp_path, '"x"y,z', header="a,b")
-    with pytest.raises(published.PublishedTableError, match=r"mine\.csv is no table: "):
+    with pytest.raises(published.PublishedTableError, match=r"mine\.csv is not a table: "):
         published.read_csv_rows("mine")

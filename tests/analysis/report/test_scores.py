@@ -24,12 +24,14 @@ def tables_of(results, method="t"):
     return make_score_tables(judge_runs(load_runs(results), VerdictOptions()), method)
 
 
+SHORT = {"timesteps": [10], "scheduled": 10}
+
+
 def write_scores(make_run, scores, **spec):
     """Runs of each framework whose seeds end at the given scores."""
     for framework, values in scores.items():
         for seed, value in enumerate(values):
-            run = {"timesteps": [10], "scheduled": 10, "returns": [[value]]}
-            make_run(framework=framework, seed=seed, **run, **spec)
+            make_run(framework=framework, seed=seed, **SHORT, returns=[[value]], **spec)
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_formats_show_marks_and_one_decimal(marked):
 
 def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(results, make_run):
     write_scores(make_run, {"sb3": [1.0, 2], "cleanrl": [1.0, 2], "torchrl": [1.0]})
-    make_run(framework="torchrl", seed=1, status="failed")
+    make_run(framework="torchrl", seed=1, status="failed", **SHORT, returns=[[0.0]])
     (table,) = tables_of(results)
     text = score_table_to_markdown(table)
     assert "n = 2/2/2 runs requested/completed/used unless a cell says otherwise" in text
@@ -91,7 +93,7 @@ def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(
 
 def test_a_framework_without_a_usable_run_is_a_dash_with_its_counts(results, make_run):
     write_scores(make_run, {"sb3": [1.0, 2]})
-    make_run(framework="cleanrl", status="failed")
+    make_run(framework="cleanrl", status="failed", **SHORT, returns=[[0.0]])
     text = score_table_to_markdown(tables_of(results)[0])
     assert "- (n 1/0/0; 1 failed: 1.0)" in text
 

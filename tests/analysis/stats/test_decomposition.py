@@ -114,7 +114,7 @@ def test_recipe_shares_are_by_the_recipe_that_all_frameworks_have():
 def test_too_few_seeds_or_frameworks_are_refused():
     with pytest.raises(ValueError, match="two frameworks with two seeds"):
         estimate_framework_variance([[np.zeros(3), np.zeros(1)]])
-    with pytest.raises(ValueError, match="no task"):
+    with pytest.raises(ValueError, match="at least one task"):
         estimate_framework_variance([])
 
 

@@ -65,6 +65,8 @@ def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results,
             score=200.0 + 2 * seed,
             variant="steps=20000,overrides=0123456789ab",
             intervention="strong+long",
+            hyperparameters={"gamma": 0.9},
+            overridden=["gamma"],
             **identity,
         )
     (found,) = judge_ablations(load_runs(results), VerdictOptions())

@@ -79,12 +79,10 @@ def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, k
     monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: calls.append(1))
     calls = []
     assert hydra_errors.run([*words, "hps=sb3"]) == 0 and calls
-    monkeypatch.delenv("HYDRA_FULL_ERROR")
     monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: int("x"))
     with pytest.raises(SpecError, match=re.escape(message)):
         hydra_errors.run([*words, "study=mine"])
     file.unlink()
-    monkeypatch.delenv("HYDRA_FULL_ERROR")
     with pytest.raises(ValueError, match="invalid literal"):
         hydra_errors.run([*words, "study=mine"])
 

@@ -80,7 +80,7 @@ def test_steps_that_end_within_a_rollout_are_a_warning(frameworks, rollout, alig
         ]
     )
     assert len(found) == warnings
-    assert all("With steps=900 or steps=1200 all learn" in text for text in found)
+    assert all("With steps=900 or steps=1200, all learn" in text for text in found)
 
 
 def test_evaluations_are_a_tenth_of_the_steps_apart_unless_said():

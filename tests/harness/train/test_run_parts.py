@@ -396,7 +396,7 @@ def test_a_run_whose_wrapper_was_edited_is_refused(monkeypatch, tmp_path, record
     if not is_refused:
         assert prepare.check_wrapper_sources(spec, recorded, tmp_path) is None
         return
-    with pytest.raises(SpecError, match=f"m:W .*{'a' * 12} then, {'b' * 12} now"):
+    with pytest.raises(SpecError, match=f"m:W, .*{'a' * 12} then, {'b' * 12} now"):
         prepare.check_wrapper_sources(spec, recorded, tmp_path)
 
 
