@@ -42,6 +42,7 @@ from parallax.harness.train.prepare import PreparedRun, describe_translation
 from parallax.harness.train.stop_signals import StopRequest
 from parallax.harness.train.trust import list_texts
 
+_LIBRARY = sysconfig.get_path("stdlib")
 VERSIONED_LIBRARIES = ("numpy", "torch", "gymnasium", "mujoco", "ale-py", "minatar")
 """Libraries whose versions a state depends on, besides the packages that an adapter names."""
 
@@ -126,25 +127,25 @@ def _hash_task_files(spec: RunSpec) -> dict[str, str]:
     These are the loaded modules below the folder that it was imported from, without installed
     packages, and the files that its arguments name.
     """
-    found = {name: _find_source(name) for name in list(sys.modules) if name != "__main__"}
-    library = sysconfig.get_path("stdlib")
-    own = {
-        name: file
-        for name, file in found.items()
-        if file
-        and not name.startswith("parallax.")
-        and not file.is_relative_to(library)
-        and not {"site-packages", "dist-packages"} & set(file.parts)
-    }
-    roots = {
-        own[name].parents[name.count(".") + (own[name].name == "__init__.py")]
-        for name in _list_task_modules(spec)
-        if name in own
-    }
-    files = {f"{n}:{f.name}": f for n, f in own.items() if roots & set(f.parents)}
+    roots = tuple(filter(None, map(_find_own_root, _list_task_modules(spec))))
     texts = list_texts(spec.env_kwargs)  # `Path.is_file` raises errors for long ones
-    files |= {text: Path(text) for text in texts if os.path.isfile(text)}  # noqa: PTH113
+    files = {text: Path(text) for text in texts if os.path.isfile(text)}  # noqa: PTH113
+    for name in list(sys.modules) if roots else ():
+        file = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None) or ""
+        # Thousands of modules may be loaded: most are left out by their text alone.
+        if file.startswith(roots) and name != "__main__" and _find_own_root(name):
+            files[f"{name}:{Path(file).name}"] = Path(file)
     return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+
+
+def _find_own_root(module: str) -> str:
+    """Return the folder that a user's own module was imported from; empty for all others."""
+    file = _find_source(module)
+    if file is None or module.startswith("parallax.") or file.is_relative_to(_LIBRARY):
+        return ""
+    if {"site-packages", "dist-packages"} & set(file.parts):
+        return ""
+    return str(file.parents[module.count(".") + (file.name == "__init__.py")]) + os.sep
 
 
 def _get_package_version(name: str) -> str:
