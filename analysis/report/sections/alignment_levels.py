@@ -237,10 +237,9 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
     rows: list[tuple[Words, ...]] = []
     for algorithm, tasks in by_algorithm.items():
         names = sorted({name for levels in tasks for name in levels[_COMPARED].groups})
-        reached = _select_tasks(tasks, _compute_median_steps)
-        steps = _compare_frameworks(reached, names, _compute_median_steps)
-        timed = _select_tasks(tasks, _compute_mean_cpu_seconds)
-        cpu = _compare_frameworks(timed, names, _compute_mean_cpu_seconds)
+        steps = _compare_frameworks(_measure_tasks(tasks, _compute_median_steps), names)
+        timed = _measure_tasks(tasks, _compute_mean_cpu_seconds)
+        cpu = _compare_frameworks(timed, names)
         for name in names:
             rows.append(
                 (
@@ -267,32 +266,30 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
     )
 
 
-Measure = Callable[[ScoreGroup, LevelSpread], float]
+TaskMeasure = tuple[LevelSpread, dict[str, float]]
+"""A task at equal hyperparameters, and a quantity of each framework."""
 
 
-def _select_tasks(
-    tasks: Sequence[Mapping[str, LevelSpread]], measure: Measure
-) -> list[Mapping[str, LevelSpread]]:
-    """Return tasks where the median framework has a value of a measure.
+def _measure_tasks(
+    tasks: Sequence[Mapping[str, LevelSpread]], measure: Callable[[ScoreGroup, LevelSpread], float]
+) -> list[TaskMeasure]:
+    """Return a quantity on the tasks where the median framework has a value.
 
     Older runs have no CPU time, and some tasks are too hard for most frameworks.
     """
-
-    def has_median(spread: LevelSpread) -> bool:
-        values = [measure(group, spread) for group in spread.groups.values()]
-        return sum(map(math.isfinite, values)) > len(values) / 2
-
-    return [levels for levels in tasks if has_median(levels[_COMPARED])]
-
-
-def _compare_frameworks(
-    tasks: Sequence[Mapping[str, LevelSpread]], names: Sequence[str], measure: Measure
-) -> dict[str, float]:
-    """Return the geometric mean over tasks of a measure relative to the median framework's."""
-    ratios: dict[str, list[float]] = {name: [] for name in names}
+    found = []
     for levels in tasks:
         spread = levels[_COMPARED]
         values = {name: measure(group, spread) for name, group in spread.groups.items()}
+        if sum(map(math.isfinite, values.values())) > len(values) / 2:
+            found.append((spread, values))
+    return found
+
+
+def _compare_frameworks(tasks: Sequence[TaskMeasure], names: Sequence[str]) -> dict[str, float]:
+    """Return the geometric mean over tasks of a measure relative to the median framework's."""
+    ratios: dict[str, list[float]] = {name: [] for name in names}
+    for _, values in tasks:
         median = float(np.median([one for one in values.values() if math.isfinite(one)]))
         for name, value in values.items():
             ratios[name].append(value / median)
@@ -320,9 +317,9 @@ def _list_cpu_seconds(group: ScoreGroup) -> list[float]:
     return [run.training_cpu_seconds for run in group.runs if run.training_cpu_seconds > 0]
 
 
-def _format_cpu_ratio(value: float, tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> str:
+def _format_cpu_ratio(value: float, tasks: Sequence[TaskMeasure], name: str) -> str:
     """Format a ratio of CPU times, with the number of runs where not all recorded theirs."""
-    groups = [found for levels in tasks if (found := levels[_COMPARED].groups.get(name))]
+    groups = [found for spread, _ in tasks if (found := spread.groups.get(name))]
     timed, used = sum(len(_list_cpu_seconds(one)) for one in groups), sum(one.n for one in groups)
     partly = math.isfinite(value) and timed < used
     return _format_ratio(value) + (f" ({timed} of {used} runs)" if partly else "")

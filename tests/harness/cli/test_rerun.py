@@ -117,9 +117,9 @@ def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp
     moved = shutil.copytree(folder, tmp_path / "moved")
     for name in (folder, moved):
         assert main(["run", "reproduce", str(name), "--output", str(tmp_path)]) == 2
-        told = capsys.readouterr()
-        assert f"--output {tmp_path}: {folder} already holds a complete run" in told.err
-        assert "Name another folder" in told.err and told.out == ""
+        printed = capsys.readouterr()
+        assert f"--output {tmp_path}: {folder} already holds a complete run" in printed.err
+        assert "Name another folder" in printed.err and printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_damaged_record_is_refused_in_one_message(recorded, change, message, cap
     folder, content = recorded
     write_json(folder / "run.json", change(content))
     assert main(["run", "reproduce", str(folder)]) == 2
-    told = capsys.readouterr()
-    assert message in told.err and str(folder) in told.err and told.out == ""
+    printed = capsys.readouterr()
+    assert message in printed.err and str(folder) in printed.err and printed.out == ""
 
 
 def without(mapping, name):
@@ -214,8 +214,8 @@ def test_a_number_of_runs_is_refused_of_a_folder(recorded, capsys):
 def test_a_damaged_file_is_refused_in_one_message(packed, capsys):
     packed.write_bytes(packed.read_bytes()[:-9])
     assert main(["run", "reproduce", str(packed)]) == 2
-    told = capsys.readouterr()
-    assert str(packed) in told.err and "Traceback" not in told.err and told.out == ""
+    printed = capsys.readouterr()
+    assert str(packed) in printed.err and "Traceback" not in printed.err and printed.out == ""
 
 
 def test_lengths_of_episodes_are_compared_too(packed):
