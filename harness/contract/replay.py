@@ -20,6 +20,7 @@ CRITIC_REDUCTIONS = ("mean", "max", "first", "net")
 """Ways to compute a transition's error from those of several critics."""
 SAMPLING_MODES = ("independent", "stratified")
 WEIGHT_NORMALIZATIONS = ("batch", "none")
+SMALLEST_PROBABILITIES = ("memory", "batch")
 TIMESTAMP_MODES = ("stored", "replayed")
 
 
@@ -150,6 +151,9 @@ class ImpReplay(PrioritizedReplay):
         fragment_sweeps: Number of these first sweeps.
         stamp: The time of a transition, in environment transitions: when it was `stored`, or
             `replayed` last.
+        smallest: The smallest probability, for which v is 1: the predicted one of the whole
+            `memory`, as in the paper, or that of the `batch`. Until the first sweep `normalize`
+            decides.
         weight_low: Smallest importance weight.
         weight_high: Largest one; null is the square root of the minibatch's size.
     """
@@ -164,6 +168,7 @@ class ImpReplay(PrioritizedReplay):
     fragments: int = bounded_field(minimum=1, default=10)
     fragment_sweeps: int = bounded_field(minimum=0, default=3)
     stamp: str = bounded_field(choices=TIMESTAMP_MODES, default="stored")
+    smallest: str = bounded_field(choices=SMALLEST_PROBABILITIES, default="memory")
     weight_low: float = bounded_field(minimum=0, default=0.0)
     weight_high: float | None = bounded_field(above=0, default=None)
 

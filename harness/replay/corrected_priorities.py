@@ -126,8 +126,8 @@ def compute_corrected_weights(
     Args:
         real: q, predicted probabilities under the current networks, [n], above 0.
         stored: p, probabilities with which the transitions were drawn, [n], above 0.
-        minimum: Predicted smallest q of the memory. A smaller q in the minibatch is raised to it,
-            so that v is at most 1, as the paper's normalisation intends.
+        minimum: Smallest q. A smaller q in the minibatch is raised to it, so that v is at most 1,
+            as the paper's normalisation intends.
         beta: Exponent of v.
         bounds: Smallest and largest w.
     """
@@ -198,7 +198,8 @@ class ImpStrategy(ProportionalStrategy):
         stored = np.maximum(self.compute_probabilities(indices), tiny)
         high = self.replay.weight_high
         bounds = (self.replay.weight_low, np.sqrt(len(indices)) if high is None else high)
-        return compute_corrected_weights(real, stored, self.minimum, self.beta, bounds)
+        smallest = self.minimum if self.replay.smallest == "memory" else float(real.min())
+        return compute_corrected_weights(real, stored, smallest, self.beta, bounds)
 
     def estimate_probabilities(self, indices: Indices, errors: Floats) -> Floats | None:
         """Return probabilities by the predicted sum; until the first sweep those of `per`."""

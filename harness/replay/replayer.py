@@ -243,6 +243,7 @@ class ReplaySampler:
         self._generator, self._critics = make_sampling_generator(seed), critics
         self._looks = ComparisonSchedule(seed, steps)
         self._record: RecordMetrics | None = None
+        self._is_weight_due = False
 
     def set_recorder(self, record: RecordMetrics) -> None:
         """Set the function that records how well priorities are predicted."""
@@ -254,6 +255,7 @@ class ReplaySampler:
         self.account.over()
         if self._record and self._looks.is_due(added):
             started = self.account.clock()
+            self._is_weight_due = True
             if (found := self._looks.look(self.strategy, fresh)) is not None:
                 self._record({"replay/mape": found.mean, "replay/median_ape": found.median})
             self.account.add_seconds("measuring", started)
@@ -275,6 +277,9 @@ class ReplaySampler:
         weights = self.strategy.correct_weights(self.drawn, self._weights, errors)
         self.strategy.update(self.drawn, errors)
         self.account.add_seconds("priorities", started)
+        if self._record and self._is_weight_due:
+            self._record({"replay/mean_weight": float(np.mean(weights))})
+            self._is_weight_due = False
         return weights
 
     def _make_error_function(self, gaps: ComputeCriticErrors) -> ComputeCurrentErrors:

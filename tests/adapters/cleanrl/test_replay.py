@@ -87,6 +87,10 @@ def test_what_is_replayed_comes_from_the_errors(name, algorithm):
     assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
     looks = [metrics for metrics in told.metrics if "replay/mape" in metrics]
     assert bool(looks) == (name != "rank")
+    weights = [
+        metrics["replay/mean_weight"] for metrics in told.metrics if "replay/mean_weight" in metrics
+    ]
+    assert len(weights) > 5 and all(0 < weight <= 8 for weight in weights)
     costs = told.parts["replay"]
     assert costs["minibatches"] > 5 and costs["learning"] > 0 and costs["sampling"] > 0
 

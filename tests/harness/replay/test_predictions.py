@@ -92,6 +92,17 @@ def test_weights_are_cut_at_the_root_of_the_minibatch():
     assert told[0] == pytest.approx(2.0 * (1 / 100) ** beta)  # sqrt(4)
 
 
+def test_weights_can_be_divided_by_those_of_the_minibatch():
+    made = imp(beta=1.0, smallest="batch", weight_high=100.0)
+    made.add(4)
+    made.update(np.arange(4), np.array([1.0, 1.0, 1.0, 1.0]))
+    made.sweep(lambda places: np.array([1e-6, 1.0, 2.0, 4.0])[places])
+    errors = np.array([2.0, 4.0])
+    corrected = made.correct_weights(np.array([2, 3]), np.ones(2), errors)
+    # v = 2 / 2 and 2 / 4, and w = q / p rises with the error: both have q of the smaller error.
+    np.testing.assert_allclose(corrected, made.compute_powers(np.full(2, 2.0)) / made.sum * 4)
+
+
 def test_correction_estimates_what_real_priorities_would_give():
     stored, real = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 1.0, 4.0, 3.0])
     p, q = stored / stored.sum(), real / real.sum()
