@@ -246,8 +246,10 @@ def _compute_basic_interval(
     draws: NDArray[np.float64],
     confidence: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    tail = (1 - confidence) / 2
-    below, above = np.nanquantile(draws - world, [tail, 1 - tail], axis=0)
+    tail, apart = (1 - confidence) / 2, draws - world
+    known = np.isfinite(apart).any(axis=0)  # NumPy warns of columns that are all NaN
+    quantiles = np.nanquantile(np.where(known, apart, 0.0), [tail, 1 - tail], axis=0)
+    below, above = np.where(known, quantiles, np.nan)
     return estimate - above, estimate - below
 
 

@@ -21,6 +21,7 @@ from parallax.analysis.stats.decomposition import (
     decompose_spread,
     estimate_framework_variance,
 )
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.learning_curves import Endpoint, find_first_reach
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.survival import CensoredTimes, compute_permuted_log_rank_p
@@ -36,6 +37,8 @@ SECONDARY_ENDPOINT = "last-3"
 MIN_SEEDS = 2
 REACHED_SHARE = 0.9
 """Share of the way from doing nothing (0) to a solved task (1) at which a run is nearly solved."""
+LATE_EVALUATIONS = 3
+"""Evaluations at the end of a run that are compared with as many before them."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -212,6 +215,24 @@ def collect_reaching_times(
     ]
     failed = [(float(spread.task.length), False)] * (group.failed if with_failed_runs else 0)
     return CensoredTimes.from_pairs([*pairs, *failed])
+
+
+def compute_late_rise(spread: LevelSpread) -> ConfidenceInterval:
+    """Return how much normalized returns still rise at the end of the runs, with a t interval.
+
+    The rise is the mean of the last `LATE_EVALUATIONS` evaluations minus that of as many before
+    them. It is 0 in a flat curve. Frameworks are averaged for each seed before the interval over
+    seeds is computed, since their evaluations of a seed start in the same states. Runs with fewer
+    evaluations, and all without a scale, are left out.
+    """
+    rises: dict[int | None, list[float]] = collections.defaultdict(list)
+    for group in spread.groups.values() if spread.scale else ():
+        for run in group.runs:
+            returns = average_episodes(run)[-2 * LATE_EVALUATIONS :]
+            if len(returns) == 2 * LATE_EVALUATIONS:
+                before, last = returns.reshape(2, -1).mean(axis=1)
+                rises[run.id.seed].append((last - before) / spread.scale.width)
+    return compute_interval([float(np.mean(values)) for values in rises.values()])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,10 +26,12 @@ from parallax.analysis.report.document import (
 )
 from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.decomposition import ShareIntervals
+from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
+    LATE_EVALUATIONS,
     LEVELS,
     REACHED_SHARE,
     SECONDARY_ENDPOINT,
@@ -39,6 +41,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     collect_reaching_times,
     compare_reaching_times,
+    compute_late_rise,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.run_differences import list_remaining_differences
@@ -397,6 +400,7 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         "hyperparameters and trained again is shown to explain a gap.",
         "Findings are the largest of several values, which chance makes larger.",
         "A score averaged over training is below 1 also where a task is solved in the end.",
+        _describe_late_rises(results),
     )
     limits = Listing(tuple(filter(None, notes)))
     if found is None:
@@ -468,6 +472,28 @@ def _describe_rises(results: LevelResults) -> str:
     return f"{where}; the reason is not known." if rises else ""
 
 
+def _format_rise(rise: ConfidenceInterval) -> str:
+    if math.isnan(rise.low):
+        return MISSING
+    return f"{rise.mean:.2f} [{rise.low:.2f}, {rise.high:.2f}]"
+
+
+def _describe_late_rises(results: LevelResults) -> str:
+    """Return the tasks whose curves still rise at the end at equal hyperparameters."""
+    rising = [
+        f"{_name_task(task)} ({_format_rise(rise)})"
+        for task, levels in results.by_task.items()
+        if _COMPARED in levels and (rise := compute_late_rise(levels[_COMPARED])).low > 0
+    ]
+    if not rising:
+        return ""
+    return (
+        "At equal hyperparameters curves still rise between the last "
+        f"{2 * LATE_EVALUATIONS} evaluations in {', '.join(rising)}; longer runs can give other "
+        "shares."
+    )
+
+
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     """Return the runs requested, completed and used of every task and level, and missing ones."""
     rows: list[tuple[Words, ...]] = []
@@ -476,7 +502,7 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     for task, levels in results.by_task.items():
         for level in LEVELS:
             if level not in levels:
-                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 5))
+                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 6))
                 continue
             spread = levels[level]
             requested, completed, used = _count_runs(spread)
@@ -490,12 +516,14 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
                     f"{sum(spread.learned.values())} of {used}",
                     f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]" if spread.variance else MISSING,
                     format_bare_p_value(tests[task, level]),
+                    _format_rise(compute_late_rise(spread)),
                     f"{spread.scale.zero:.4g} to {spread.scale.one:.4g}"
                     if spread.scale
                     else MISSING,
                 )
             )
     heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread", "p")
+    also = ("rise at the end", "returns from 0 to 1")
     scales = {
         f"{_name_task(task)} ({spread.scale.source})": None
         for task, levels in results.by_task.items()
@@ -503,10 +531,13 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
         if spread.scale
     }
     return (
-        Grid((*heads, "returns from 0 to 1"), tuple(rows)),
+        Grid((*heads, *also), tuple(rows)),
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
         "without training by a margin. Failed runs count as 0. p: F test of equal frameworks, with "
-        "runs permuted between them, corrected by Holm's method over the rows. Scales:",
+        "runs permuted between them, corrected by Holm's method over the rows. Rise at the end: "
+        f"mean of the last {LATE_EVALUATIONS} evaluations minus that of the {LATE_EVALUATIONS} "
+        "before, on the scale from 0 to 1, with a 95% t interval over seeds; 0 in a flat curve. "
+        "Scales:",
         Listing(tuple(scales)),
         _describe_unused_tasks(results),
     )

@@ -115,6 +115,22 @@ def test_a_spread_that_is_larger_at_equal_updates_is_named(shift, words):
     assert words is None or words in page
 
 
+@pytest.mark.parametrize(("last", "rising"), [(60.0, True), (0.0, False)])
+def test_curves_that_still_rise_at_the_end_are_named(last, rising):
+    spreads = [make_spread(level) for level in LEVELS]
+    cell, steps = spreads[1].cell, np.arange(1, 7)
+    runs = [
+        make_curve_run(cell, "f0", seed, steps, [0, 0, seed, last, last, last + seed])
+        for seed in range(3)
+    ]
+    spreads[1] = dataclasses.replace(spreads[1], groups={"f0": make_group(cell, "f0", runs)})
+    page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
+    sentence = "At equal hyperparameters curves still rise between the last 6 evaluations in PPO on"
+    assert (sentence in page) == rising
+    if rising:
+        assert "PPO on Task-v0 (0.60 \\[0.60, 0.60])" in page
+
+
 def test_findings_are_short_and_few():
     found = list_level_findings(make_results([make_spread(level) for level in LEVELS]))
     assert 1 <= len(found) <= 3

@@ -14,6 +14,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
     collect_reaching_times,
     compare_reaching_times,
+    compute_late_rise,
     decompose_levels,
     find_common_frameworks,
     judge_alignment_levels,
@@ -202,6 +203,21 @@ def test_a_run_has_learned_if_it_is_above_zero_by_more_than_the_margin():
     assert spread.learned == {"a": 2}  # 100 is zero, and the margin a tenth of 500
     assert spread.scores["a"] == pytest.approx([0.1, 0.100002, 1.0, -0.2, 0.0])
     assert (spread.task.length, spread.n) == (400, 5)
+
+
+def test_the_late_rise_is_that_of_the_last_evaluations_by_seed():
+    flat, short = [0, 300, 300, 300, 300, 300, 300], [0, 600]
+    first = make_curves("a", "exact", [[0, 0, 0, 0, 50, 50, 50], flat, short])
+    other = make_curves("b", "exact", [[0, 0, 0, 0, 150, 150, 150], flat])
+    groups = [first, other, make_curves("a", "lockstep", [flat])]
+    both, alone = list_level_spreads(groups, KNOWN)
+    rise = compute_late_rise(both)
+    # Seed 0 rises by 50 and by 150 of 500, seed 1 not at all; seed 2 is too short to say.
+    assert (rise.mean, rise.n) == (pytest.approx((0.2 + 0.0) / 2), 2)
+    assert rise.low < 0 < rise.high
+    rise = compute_late_rise(alone)
+    assert (rise.mean, rise.n) == (0, 1) and np.isnan(rise.low)
+    assert compute_late_rise(dataclasses.replace(both, scale=None)).n == 0
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,10 @@ def test_shares_on_the_thesis_page_are_those_of_the_ladder():
     headline = PAGE.read_text().partition("**Different")[2].partition("**")[0]
     for value, low, high in re.findall(r"(\d+)% \\\[(-?\d+)%, (-?\d+)%\]", headline):
         assert re.search(rf"{value}% \((95% interval )?{low}% to {high}%\)", page)
+    runs = PAGE.read_text().partition("## Runs at each level")[2]
+    rows = [line for line in runs.splitlines() if "| equal hyperparameters" in line]
+    rises = [float(line.split("|")[8].split()[0]) for line in rows]
+    assert len(rises) == 7 and f"score {min(rises):.0%} to {max(rises):.0%} of the way" in page
 
 
 def read_number(text):
