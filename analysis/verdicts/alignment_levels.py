@@ -226,10 +226,10 @@ def compute_late_rise(spread: LevelSpread) -> ConfidenceInterval:
     evaluations, and all without a scale, are left out.
     """
     rises: dict[int | None, list[float]] = collections.defaultdict(list)
-    for group in spread.groups.values() if spread.scale else ():
+    for group in spread.groups.values():
         for run in group.runs:
             returns = average_episodes(run)[-2 * LATE_EVALUATIONS :]
-            if len(returns) == 2 * LATE_EVALUATIONS:
+            if spread.scale and len(returns) == 2 * LATE_EVALUATIONS:
                 before, last = returns.reshape(2, -1).mean(axis=1)
                 rises[run.id.seed].append((last - before) / spread.scale.width)
     return compute_interval([float(np.mean(values)) for values in rises.values()])
