@@ -5,7 +5,7 @@ import dataclasses
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from parallax.harness.record.reading import parse_record, read_run
 from parallax.harness.record.trace import read_metric
 
 UNIFORM = "uniform"
-MAPE = "replay/mape"
+MAPE, MEAN_WEIGHT = "replay/mape", "replay/mean_weight"
 _IGNORED_FIELDS = ("replay", "seed", "study", "framework")
 _Key = TypeVar("_Key", bound=Hashable)
+MetricSeries: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Environment steps, int64[k], and the values recorded at them, float64[k]."""
+_NO_VALUES: MetricSeries = np.zeros(0, np.int64), np.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,8 +32,8 @@ class ReplayMetrics:
     Attributes:
         cell: The setting, its variant without the replay strategy.
         name: Replay strategy, with the options in which runs of one strategy differ.
-        check_steps: Environment steps at which predicted priorities were compared, int64[k].
-        errors: Mean absolute relative error of the probabilities at these steps, float64[k].
+        errors: Mean absolute relative error of predicted probabilities, at each comparison.
+        weights: Mean weight of the losses of the minibatch after each comparison.
         costs: CPU seconds by operation, and `minibatches`; empty if not recorded.
         unread: Reason why there are no checks although there should be; empty otherwise.
     """
@@ -38,8 +41,8 @@ class ReplayMetrics:
     item: CompletedRun | ExcludedRun
     cell: StudyCell
     name: str
-    check_steps: NDArray[np.int64]
-    errors: NDArray[np.float64]
+    errors: MetricSeries
+    weights: MetricSeries
     costs: Mapping[str, float]
     unread: str = ""
 
@@ -58,25 +61,27 @@ def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
 def _get_strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the replay strategy that a record names; an unnamed one is called `?`."""
     replay = dict(spec.get("replay") or {"name": UNIFORM})
-    return {**replay, "name": str(replay.get("name", "?"))}
+    usual = {"smallest": "memory"} if replay.get("name") == "imp" else {}  # of older records
+    return {**usual, **replay, "name": str(replay.get("name", "?"))}
 
 
 def _read_run_metrics(
     item: CompletedRun | ExcludedRun, cell: StudyCell, name: str
 ) -> ReplayMetrics:
-    check_steps, errors, unread = np.zeros(0, np.int64), np.zeros(0), ""
+    errors, weights, unread = _NO_VALUES, _NO_VALUES, ""
     costs: Mapping[str, float] = {}
     if isinstance(item, CompletedRun) and name != UNIFORM:
         if item.record is None:
             record = read_run(item.path).record
             try:
-                check_steps, errors = read_metric(item.path / TRACE_FILE, MAPE)
+                errors = read_metric(item.path / TRACE_FILE, MAPE)
+                weights = read_metric(item.path / TRACE_FILE, MEAN_WEIGHT)
             except UnusableError as error:
                 unread = str(error)
         else:
             record, unread = parse_record(item.record.encode())[0], "packed files have no traces"
         costs = record.timings.parts.get("replay", {}) if record else {}
-    return ReplayMetrics(item, cell, name, check_steps, errors, costs, unread)
+    return ReplayMetrics(item, cell, name, errors, weights, costs, unread)
 
 
 def _name_strategies(strategies: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,11 +19,12 @@ from parallax.analysis.data.replay_metrics import (
     LAGS,
     SEQUENCE_POSITIONS,
     UNIFORM,
+    MetricSeries,
     RecurrentStateStrategy,
     ReplayMetrics,
     RunStaleness,
 )
-from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, StudyCell
 from parallax.analysis.labels import group_items
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.learning_curves import (
@@ -60,6 +61,7 @@ class ReplayStrategyResult:
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, averaged within
             and then over runs; without values if nothing was recorded.
+        weights: Mean weight of the losses of a minibatch, in the same way.
         seconds: CPU seconds of a minibatch by part of `COST_PARTS`, over runs.
         sweeps: CPU seconds of sweeps of the whole memory, spread over all minibatches.
         utilisation: Steps until the final mean score of uniform replay; None without that.
@@ -72,6 +74,7 @@ class ReplayStrategyResult:
     group: ScoreGroup
     stages: tuple[ConfidenceInterval, ...]
     errors: tuple[ConfidenceInterval, ...]
+    weights: tuple[ConfidenceInterval, ...]
     seconds: Mapping[str, ConfidenceInterval]
     sweeps: ConfidenceInterval
     utilisation: StepsToThreshold | None
@@ -199,7 +202,8 @@ def _make_strategy_result(
         stages=tuple(
             _compute_score_at(group, share / N_STAGES) for share in range(1, N_STAGES + 1)
         ),
-        errors=tuple(_compute_stage_error(runs, stage) for stage in range(N_STAGES)),
+        errors=_compute_stage_intervals([(one.item, one.errors) for one in runs]),
+        weights=_compute_stage_intervals([(one.item, one.weights) for one in runs]),
         seconds={part: each[part] for part in COST_PARTS},
         sweeps=each["sweeping"],
         utilisation=used,
@@ -215,15 +219,17 @@ def _compute_score_at(group: ScoreGroup, share: float) -> ConfidenceInterval:
     return compute_interval(scores)
 
 
-def _compute_stage_error(items: Sequence[ReplayMetrics], stage: int) -> ConfidenceInterval:
-    means = []
-    for one in items:
-        assert isinstance(one.item, CompletedRun)
-        end = float(one.item.timesteps[-1])
-        at = np.minimum((one.check_steps / end * N_STAGES).astype(int), N_STAGES - 1)
-        if (at == stage).any():
-            means.append(float(one.errors[at == stage].mean()))
-    return compute_interval(means)
+def _compute_stage_intervals(
+    items: Sequence[tuple[CompletedRun | ExcludedRun, MetricSeries]],
+) -> tuple[ConfidenceInterval, ...]:
+    means: list[list[float]] = [[] for _ in range(N_STAGES)]
+    for run, (steps, values) in items:
+        assert isinstance(run, CompletedRun)
+        end = float(run.timesteps[-1])
+        at = np.minimum((steps / end * N_STAGES).astype(int), N_STAGES - 1)
+        for stage in np.unique(at):
+            means[stage].append(float(values[at == stage].mean()))
+    return tuple(map(compute_interval, means))
 
 
 def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanRatio | None:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
@@ -61,6 +61,8 @@ def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
         "",
         *_format_errors(study),
         "",
+        *_format_weights(study),
+        "",
         *_format_costs(study),
         "",
         *_format_scores(study),
@@ -81,6 +83,8 @@ def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
         row |= _make_interval_columns(f"score_{number_}", stage)
     for number_, error in enumerate(way.errors, 1):
         row |= _make_interval_columns(f"mape_{number_}", error, 100.0)
+    for number_, weight in enumerate(way.weights, 1):
+        row |= _make_interval_columns(f"mean_weight_{number_}", weight)
     for part in replay.COST_PARTS:
         row |= _make_interval_columns(f"{part}_us", way.seconds[part], 1e6)
     row |= _make_interval_columns("sweeps_us", way.sweeps, 1e6)
@@ -136,14 +140,14 @@ def _format_agreement(item: replay.FrameworkAgreement) -> str:
 
 def _group_lines(
     ways: Sequence[replay.ReplayStrategyResult],
-    tell: Callable[[replay.ReplayStrategyResult], Iterator[str]],
+    list_lines: Callable[[replay.ReplayStrategyResult], Iterable[str]],
 ) -> Iterator[str]:
     """Return lines for all strategies, grouped by setting; also those without complete runs."""
     for place, members in itertools.groupby(ways, _format_setting):
         yield f"  {place}"
         for way in members:
             if way.group.n:
-                yield from (f"    {line}" for line in tell(way))
+                yield from (f"    {line}" for line in list_lines(way))
             else:
                 yield f"    {way.name}: none of {way.group.requested} runs is complete"
 
@@ -160,6 +164,15 @@ def _format_errors(study: replay.ReplayVerdicts) -> Iterator[str]:
 
 def _format_error_line(way: replay.ReplayStrategyResult) -> Iterator[str]:
     yield f"{way.name}: {'; '.join(_format_mean_with_n(error, 100.0) for error in way.errors)}"
+
+
+def _format_weights(study: replay.ReplayVerdicts) -> Iterator[str]:
+    known = [way for way in study.strategy_results if any(weight.n for weight in way.weights)]
+    if known:
+        yield "Mean weight of the losses in each third of training, 95% intervals:"
+        yield from _group_lines(
+            known, lambda way: [f"{way.name}: {'; '.join(map(_format_mean_with_n, way.weights))}"]
+        )
 
 
 def _format_costs(study: replay.ReplayVerdicts) -> Iterator[str]:

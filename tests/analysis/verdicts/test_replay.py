@@ -11,6 +11,7 @@ import pytest
 from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data import paper_tables as imp_paper
+from parallax.analysis.data import replay_metrics
 from parallax.analysis.data.load import load_runs, read_runs
 from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.replay_metrics import (
@@ -45,12 +46,14 @@ NOISE = np.random.default_rng(2).normal(0, 20, (8, SEEDS))
 PLANTED = {("sb3", "per"): 500.0, ("sb3", "imp"): 700.0, ("cleanrl", "per"): -500.0}
 PARTS = {"minibatches": 10.0, "sampling": 1e-3, "priorities": 2e-3, "learning": 4e-3}
 ERRORS = [0.5, 0.3, 0.08, 0.06, 0.02, 0.04]
+WEIGHTS = [0.9, 0.7, 0.05, 0.03, 0.001, 0.003]
 
 
 def record_looks(folder, name):
     """A trace with two looks in each third, and what replaying cost."""
     steps = [2_000, 5_000, 8_000, 12_000, 15_000, 19_000]
-    table = {"step": steps, "metric": ["replay/mape"] * 6, "value": ERRORS}
+    metrics = ["replay/mape"] * 6 + ["replay/mean_weight"] * 6
+    table = {"step": steps * 2, "metric": metrics, "value": ERRORS + WEIGHTS}
     types = {"step": pyarrow.int64(), "metric": pyarrow.string(), "value": pyarrow.float64()}
     columns = {key: pyarrow.array(table[key], kind) for key, kind in types.items()}
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "trace.parquet")
@@ -111,7 +114,8 @@ def test_errors_costs_and_gains_have_their_n(study):
     ways = {(way.framework, way.name): way for way in found.strategy_results}
     imp, per = ways["sb3", "imp"], ways["sb3", "per"]
     assert [error.mean for error in imp.errors] == pytest.approx([0.4, 0.07, 0.03])
-    assert {error.n for error in imp.errors} == {SEEDS}
+    assert [weight.mean for weight in imp.weights] == pytest.approx([0.8, 0.04, 0.002])
+    assert {item.n for item in (*imp.errors, *imp.weights)} == {SEEDS}
     assert imp.total == pytest.approx(7e-4) and imp.sweeps.mean == pytest.approx(1e-4)
     assert (per.group.requested, per.group.completed) == (SEEDS + 1, SEEDS)
     assert imp.gain.share == pytest.approx(0.1, abs=0.02) and imp.gain.low < imp.gain.high
@@ -130,9 +134,19 @@ def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
     }
 
 
+def test_records_from_before_the_smallest_probability_could_be_chosen_are_of_the_memory():
+    old, new = {"name": "imp", "alpha": 0.6}, {"name": "imp", "alpha": 0.6, "smallest": "memory"}
+    names = replay_metrics._name_strategies(
+        [replay_metrics._get_strategy({"replay": one}) for one in (old, new)]
+    )
+    assert names == ["imp", "imp"]
+
+
 def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
     assert main(["study", "replay", str(study)]) == 0
     said = capsys.readouterr().out
+    assert "Mean weight of the losses in each third of training" in said
+    assert "imp: 0.8000 (0.8000 to 0.8000) n=10; 0.04000 (" in said
     assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs requested" in said
     assert "CleanRL and SB3 disagree (harms; helps)" in said
     assert "3 comparisons with uniform replay: 1 harms, 2 helps" in said
@@ -355,7 +369,8 @@ def make_metrics(name, seed, returns, checks=((), ()), framework="sb3", cell=CEL
     steps = np.array([30, 60, 90])
     run = make_curve_run(cell, framework, seed, steps, returns)
     at, errors = (np.array(part, dtype=float) for part in checks)
-    return ReplayMetrics(run, cell, name, at.astype(int), errors, costs)
+    series = at.astype(int), errors
+    return ReplayMetrics(run, cell, name, series, (series[0], 2 * errors), costs)
 
 
 def test_numbers_of_a_strategy_are_those_of_its_runs():
