@@ -468,8 +468,9 @@ def _format_case(name: str) -> str:
 _PAGE = """\
 # Accelerations: equality and speed
 
-Written by `benchmarks/accelerations.py` from `docs/accelerations.json`. [Accelerate a
-training](../how-to/accelerate-a-training.md) explains the option and the terms.
+This page shows for each acceleration whether the update stays the same, and how much faster a
+training becomes. [Accelerate a training](../how-to/accelerate-a-training.md) explains the option
+and the terms. Written by `benchmarks/accelerations.py` from `docs/accelerations.json`.
 
 | acceleration | what it does |
 |---|---|

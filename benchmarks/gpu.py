@@ -425,7 +425,8 @@ def _format_ratio(speed: Mapping[str, Any]) -> str:
 _PAGE = """\
 # Runs on a GPU
 
-Written by `benchmarks/gpu.py` from `docs/gpu.json`. Everything here was run once.
+This page shows which trainings and updates were run on a GPU, and which of their results are
+bit-identical. Everything here was run once. Written by `benchmarks/gpu.py` from `docs/gpu.json`.
 
 - GPU: {device}, driver {driver}, CUDA {cuda}; {cores} processor cores; {date}. Some trainings, on
   a machine of the same versions: {others}.

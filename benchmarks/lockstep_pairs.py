@@ -311,6 +311,8 @@ def render_page(measured: Mapping[str, Any]) -> str:
     return "\n".join(
         (
             "# Lockstep training of all pairs\n",
+            "This page shows for each pair of frameworks whether both compute the same updates, "
+            "if the known differences of the update are removed.\n",
             f"{equal} of {len(pairs)} comparisons at `alignment=lockstep` are equal to rounding. "
             "The table has the largest difference over all compared updates, as a share of the "
             "largest weight of a network. *Copies*: two copies of the first framework that start "

@@ -60,35 +60,35 @@ def render_commands() -> str:
 
 def render_configuration() -> str:
     """Return the page with the settings of `parallax train`, their defaults and the studies."""
-    conf = ROOT / "harness" / "conf"
-    settings = []
-    for line in (conf / "config.yaml").read_text("utf-8").splitlines():
-        value, _, comment = line.partition("#")
-        name, colon, default = value.partition(":")
-        if colon and name.isidentifier() and default.strip():
-            settings.append((f"`{name}`", f"`{default.strip()}`", comment.strip() or " "))
-    studies = []
-    for path in sorted((conf / "study").glob("*.yaml")):
-        comments = [
-            line.lstrip("# ").strip()
-            for line in path.read_text("utf-8").splitlines()
-            if line.startswith("# ") and "@package" not in line
-        ]
-        text = " ".join(comments)
-        first = text.partition(". ")[0].rstrip(".:") or "an empty study"
-        studies.append((f"`{path.stem}`", first))
+    from parallax.harness.cli.train import describe_studies, read_setting_descriptions
+
+    text = (ROOT / "harness" / "conf" / "config.yaml").read_text("utf-8")
+    groups, settings = read_setting_descriptions(text)
     return "\n".join(
         [
             "# Configuration\n",
-            "Settings of `parallax train`, as `name=value`. `parallax train --help` prints all "
-            "values of a command line, also those of groups.\n",
+            "All settings of `parallax train`, with their defaults and meanings: groups, single "
+            "settings, studies and hyperparameters. Each is set as `NAME=VALUE`. `parallax train "
+            "--help` prints the same, and `--cfg job` the values of a command line.\n",
+            "## Groups\n",
+            format_table(
+                ("group", "default", "meaning"),
+                (
+                    (f"`{name}`", f"`{default}`", meaning + _GROUP_LINKS.get(name, ""))
+                    for name, default, meaning in groups
+                ),
+            ),
             "## Settings\n",
-            format_table(("setting", "default", "meaning"), settings),
-            _GROUPS,
+            format_table(
+                ("setting", "default", "meaning"),
+                ((f"`{name}`", f"`{default}`", meaning) for name, default, meaning in settings),
+            ),
             "## Studies\n",
             "`study=NAME` selects a file that sets several settings at once and, with "
             "`--multirun`, the grid of runs. `study.name=...` names the results folder.\n",
-            format_table(("study", "what it is"), studies),
+            format_table(
+                ("study", "what it is"), ((f"`{name}`", text) for name, text in describe_studies())
+            ),
             "## Hyperparameters\n",
             "Each is set as `hyperparameters.NAME=VALUE`. Defaults come from the recipe (`hps`).\n",
             *_render_hyperparameters(),
@@ -96,21 +96,17 @@ def render_configuration() -> str:
     )
 
 
-_GROUPS = """## Groups
-| group | chooses |
-|---|---|
-| `framework` | whose code trains; `framework.python=PATH` names another interpreter |
-| `algorithm` | the algorithm |
-| `env` | the task; `env.name=...` takes any gymnasium task, `module:Task` one of your own |
-| `hps` | the recipe that the hyperparameters come from |
-| `replay` | the [replay strategy](replay.md) |
-| `study` | one of the studies below |
-| `diagnosis` | `off`, `on`, `strict` ([Diagnose a training](../how-to/diagnose-a-training.md)) |
-| `hydra/launcher` | `local`, or `slurm` ([Run on Slurm](../how-to/run-on-slurm.md)) |
-"""
+_GROUP_LINKS = {
+    "env": " ([Environments](environments.md))",
+    "replay": " ([Replay strategies](replay.md))",
+    "diagnosis": " ([Diagnose a training](../how-to/diagnose-a-training.md))",
+    "hydra/launcher": " ([Run on Slurm](../how-to/run-on-slurm.md))",
+}
+"""Further reading on groups, by their names."""
 
 
 def _render_hyperparameters() -> list[str]:
+    from parallax.harness.cli.train import describe_hyperparameters
     from parallax.harness.contract.algorithms import ALGORITHMS
     from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 
@@ -118,12 +114,18 @@ def _render_hyperparameters() -> list[str]:
     for name, cls in ALGORITHMS.items():
         recipes = [recipe for recipe in list_recipe_names(name) if recipe in _RECIPES]
         values = [dataclasses.asdict(load_recipe(name, recipe)) for recipe in recipes]
+        meanings = describe_hyperparameters(name)
         rows = [
-            (f"`{field.name}`", *(f"`{_format(value[field.name])}`" for value in values))
+            (
+                f"`{field.name}`",
+                meanings.get(field.name, ""),
+                *(f"`{_format(value[field.name])}`" for value in values),
+            )
             for field in dataclasses.fields(cls)
         ]
         parts += [f"### {cls.label}\n"]
-        parts += [format_table(("hyperparameter", *(f"`hps={r}`" for r in recipes)), rows)]
+        head = ("hyperparameter", "meaning", *(f"`hps={r}`" for r in recipes))
+        parts += [format_table(head, rows)]
     return parts
 
 

@@ -165,16 +165,18 @@ def make_console() -> Console:
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which runs are read and where output is written."""
     parser.add_argument("results", type=Path, help=RESULTS_HELP)
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    text = f"folder for tables and figures (default: RESULTS/{ANALYSIS_FOLDER})"
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
 
 
-def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
+def add_verdict_arguments(parser: argparse.ArgumentParser, *, has_intervals: bool = False) -> None:
     """Declare the options of statistics, with the defaults of `VerdictOptions`."""
     default = VerdictOptions()
-    group = parser.add_argument_group(
-        "statistics", "Every page and table says which of these were used."
-    )
-    add = group.add_argument
+    text = "Pages and tables state the values that were used."
+    add = parser.add_argument_group("statistics", text).add_argument
+    add_endpoint_argument(add)
+    if has_intervals:
+        add_interval_argument(add)
     add(
         "--alpha",
         type=float,
@@ -221,7 +223,6 @@ def add_verdict_arguments(parser: argparse.ArgumentParser) -> None:
         "study; setting: pairs of one task, algorithm and recipe; all: every pair; example: "
         "--family setting (default: %(default)s)",
     )
-    add_endpoint_argument(add)
     add(
         "--power",
         type=float,
@@ -251,9 +252,9 @@ def add_endpoint_argument(add: Callable[..., Any]) -> None:
     )
 
 
-def add_interval_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare `--interval`."""
-    parser.add_argument(
+def add_interval_argument(add: Callable[..., Any]) -> None:
+    """Declare `--interval` by the `add_argument` of a parser or group."""
+    add(
         "--interval",
         choices=INTERVAL_METHODS,
         default="t",
@@ -272,6 +273,7 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=parse_jobs,
         default=count_cores(),
+        metavar="N",
         help="number of figures drawn in parallel (default: number of cores)",
     )
 

@@ -38,8 +38,8 @@ _BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     common.add_folder_arguments(parser)
-    common.add_interval_argument(parser)
     common.add_endpoint_argument(parser.add_argument)
+    common.add_interval_argument(parser.add_argument)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -34,17 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="more runs to add to the study, such as your own runs to a published study, so that "
         f"verdicts compare them; {RESULTS_HELP}",
     )
-    parser.add_argument(
-        "--study",
-        metavar="NAME",
-        help="study to add the runs of MERGED to, if RESULTS holds several",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help=f"file; default: RESULTS{PACKED_SUFFIX}, or <RESULTS>-and-<MERGED>{PACKED_SUFFIX} "
-        "beside MERGED",
-    )
+    text = "study to add the runs of MERGED to, if RESULTS holds several"
+    parser.add_argument("--study", metavar="NAME", help=text)
+    text = f"file to write (default: RESULTS{PACKED_SUFFIX}, or <RESULTS>-and-<MERGED>"
+    text += f"{PACKED_SUFFIX} beside MERGED)"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=text)
     parser.add_argument("--anonymize", action="store_true", help="leave out host names and paths")
 
 

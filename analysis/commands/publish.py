@@ -69,22 +69,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.add_argument("study", type=Path, help="file of packed runs from `parallax study pack`")
     parser.add_argument("folder", type=Path, help="folder for page, tables and figures")
-    parser.add_argument("--title", help="heading of the page (default: The study NAME)")
+    text = "heading of the page (default: The study NAME)"
+    parser.add_argument("--title", metavar="TEXT", help=text)
     parser.add_argument(
         "--note",
         action="append",
         default=[],
+        metavar="TEXT",
         help="first note for readers, below the heading; further notes follow the answer",
     )
     parser.add_argument(
         "--grid",
         type=Path,
+        metavar="FILE",
         help="file with the grid of the study, such as harness/conf/study/short_runs.yaml; the "
         "page lists which of its runs exist",
     )
     parser.add_argument(
         "--readme",
         type=Path,
+        metavar="FILE",
         help=f"also write a section into this file, between {SECTION_BEGIN} and {SECTION_END}",
     )
     parser.add_argument(
@@ -105,9 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
     )
-    common.add_interval_argument(parser)
     common.add_jobs_argument(parser)
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser, has_intervals=True)
     parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
 
 

@@ -89,7 +89,8 @@ def run_ablation(options: argparse.Namespace) -> int:
 def add_mutation_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax mutation score`."""
     parser.add_argument("results", type=Path, help="a study's folder, or its mutation.json")
-    parser.add_argument("--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}")
+    text = f"folder for the table (default: {ANALYSIS_FOLDER} in the study's folder)"
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
     parser.add_argument(
         "--as-published-code",
         action="store_true",

@@ -37,9 +37,8 @@ _REPEATED_OPTIONS = (*VERDICT_OPTIONS, "output")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     common.add_folder_arguments(parser)
-    common.add_interval_argument(parser)
     common.add_jobs_argument(parser)
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser, has_intervals=True)
     parser.add_argument(
         "--markdown",
         action="store_true",

@@ -66,8 +66,7 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/",
     )
-    common.add_interval_argument(parser)
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser, has_intervals=True)
 
 
 def run_study(options: argparse.Namespace) -> int:
@@ -184,13 +183,12 @@ FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families
 
 def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study thesis`."""
-    parser.add_argument(
-        "--output", type=Path, default=Path(), help="folder of the page (default: the current one)"
-    )
-    parser.add_argument("--tables", type=Path, help="folder for verdicts as CSV (default: none)")
-    parser.add_argument(
-        "--figures", type=Path, help="folder for figures as PNG and PDF (default: none)"
-    )
+    for option, default, text in (
+        ("--output", Path(), "folder of the page (default: the current one)"),
+        ("--tables", None, "folder for verdicts as CSV (default: none)"),
+        ("--figures", None, "folder for figures as PNG and PDF (default: none)"),
+    ):
+        parser.add_argument(option, type=Path, default=default, metavar="FOLDER", help=text)
     common.add_jobs_argument(parser)
     common.add_verdict_arguments(parser)
 
@@ -235,6 +233,7 @@ def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--families",
         default="",
+        metavar="A,B",
         help="names of figure families, such as curves,ranks (default: all); --list prints them",
     )
     parser.add_argument(
@@ -249,12 +248,10 @@ def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", action="store_true", help="print the names of figure families and draw nothing"
     )
-    parser.add_argument(
-        "--output", type=Path, help=f"folder; default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER}"
-    )
-    common.add_interval_argument(parser)
+    text = f"folder for the figures (default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER})"
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
     common.add_jobs_argument(parser)
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser, has_intervals=True)
 
 
 def run_figures(options: argparse.Namespace) -> int:

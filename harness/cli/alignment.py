@@ -19,9 +19,9 @@ from parallax.envs.tasks import TaskError, load_task
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
+    add_names_argument,
     select_frameworks,
     select_names,
-    split_names,
 )
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -58,14 +58,14 @@ the list below each table.
 
 Made from the translations that a run uses, by `parallax alignment --paper --markdown`."""
 _EXAMPLES = """\
-each cell is one of:
-  aligned   the unified value is passed to an option of the framework
-  tied      the value follows from another option
-  constant  the framework has no such option
-  emulated  the framework lacks the feature, and Parallax adds it
-  patched   a declared patch changes the framework's constant
-  rounded   the framework uses the next value that fits its update cycles
-  converted an intervention makes the framework use the value as the schema defines it
+status of a cell:
+  aligned    the unified value is passed to an option of the framework
+  tied       the value follows from another option
+  constant   the framework has no such option
+  emulated   the framework lacks the feature, and Parallax adds it
+  patched    a declared patch changes the framework's constant
+  rounded    the framework uses the next value that fits its update cycles
+  converted  an intervention makes the framework use the value as the schema defines it
 A cell that ends in "recipe: VALUE" differs from the recipe, which has VALUE.
 
 example:
@@ -297,13 +297,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EXAMPLES
     add_algorithms_argument(parser)
-    parser.add_argument(
-        "--hps",
-        type=split_names,
-        metavar="A,B",
-        help="recipes of hyperparameters: names such as original,sb3, or paths of YAML files "
-        "(default: all)",
-    )
+    text = "recipes of hyperparameters: names such as original,sb3, or paths of YAML files"
+    add_names_argument(parser, "--hps", f"{text} (default: all)")
     add_frameworks_argument(parser)
     parser.add_argument(
         "--alignment",

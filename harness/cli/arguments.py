@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
 from parallax.harness.contract.adapter import (
@@ -30,49 +30,44 @@ def split_names(text: str) -> list[str]:
 class ExtendNames(argparse.Action):
     """Collects the names of a repeated option, each once."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         """Add names to those that were given before."""
         given = getattr(namespace, self.dest) or ()
         setattr(namespace, self.dest, list(dict.fromkeys([*given, *values])))
 
 
+Options: TypeAlias = argparse._ActionsContainer
+"""A parser, or a group of its options."""
+
+
+def add_names_argument(parser: Options, option: str, text: str, default: Any = None) -> None:
+    """Declare an option that takes a list of names, such as `--frameworks A,B`."""
+    parser.add_argument(
+        option, action=ExtendNames, type=split_names, default=default, metavar="A,B", help=text
+    )
+
+
 def add_frameworks_argument(
-    parser: argparse.ArgumentParser, text: str = "frameworks, such as sb3,cleanrl (default: all)"
+    parser: Options, text: str = "frameworks, such as sb3,cleanrl (default: all)"
 ) -> None:
     """Declare `--frameworks A,B`."""
-    parser.add_argument(
-        "--frameworks", action=ExtendNames, type=split_names, metavar="A,B", help=text
-    )
+    add_names_argument(parser, "--frameworks", text)
 
 
 def add_algorithms_argument(
-    parser: argparse.ArgumentParser, text: str = "algorithms, such as ppo,sac (default: all)"
+    parser: Options, text: str = "algorithms, such as ppo,sac (default: all)"
 ) -> None:
     """Declare `--algorithms A,B`."""
-    parser.add_argument(
-        "--algorithms", action=ExtendNames, type=split_names, metavar="A,B", help=text
-    )
+    add_names_argument(parser, "--algorithms", text)
 
 
-def add_probe_argument(parser: argparse.ArgumentParser) -> None:
+def add_probe_argument(parser: Options) -> None:
     """Declare `--probe A,B`."""
-    parser.add_argument(
-        "--probe",
-        action=ExtendNames,
-        type=split_names,
-        default=[],
-        metavar="A,B",
-        help="only probes whose names contain one of these texts, such as ppo.loss (default: all)",
-    )
+    text = "only probes whose names contain one of these texts, such as ppo.loss (default: all)"
+    add_names_argument(parser, "--probe", text, [])
 
 
-def add_level_arguments(parser: argparse.ArgumentParser, upstream: str = "") -> None:
+def add_level_arguments(parser: Options, upstream: str = "") -> None:
     """Declare `--alignment` and `--hps` of commands that measure single updates.
 
     Args:
@@ -110,7 +105,7 @@ def choose_alignment(options: argparse.Namespace, compares_frameworks: bool) -> 
     return level
 
 
-def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+def add_trust_argument(parser: Options) -> None:
     """Declare `--trust`."""
     parser.add_argument(
         "--trust",
@@ -119,7 +114,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
+def add_acceleration_argument(parser: Options) -> None:
     """Declare `--acceleration`."""
     names = [name for name in ACCELERATIONS if name != NO_ACCELERATION]
     parser.add_argument(
@@ -134,13 +129,7 @@ def add_acceleration_argument(parser: argparse.ArgumentParser) -> None:
 class StoreFile(argparse.Action):
     """Stores the path of a file that no other option names: one would be written over the other."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         """Store the path; argparse's error names both options."""
         for other in parser._actions:
             given = getattr(namespace, other.dest, None) if isinstance(other, StoreFile) else None
@@ -150,7 +139,7 @@ class StoreFile(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def add_file_argument(parser: argparse.ArgumentParser, option: str, text: str) -> None:
+def add_file_argument(parser: Options, option: str, text: str) -> None:
     """Declare an option that names a file, such as `--json FILE`."""
     parser.add_argument(option, type=Path, action=StoreFile, metavar="FILE", help=text)
 

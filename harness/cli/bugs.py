@@ -15,9 +15,9 @@ from typing import Any
 from parallax.harness.cli.arguments import (
     add_file_argument,
     add_frameworks_argument,
+    add_names_argument,
     check_output_folders,
     check_used_options,
-    split_names,
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
@@ -233,13 +233,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_frameworks_argument(parser)
-    add(
-        "--bug",
-        type=split_names,
-        default=[],
-        metavar="A,B",
-        help="only these bugs, such as bug.signed-kl (default: all)",
-    )
+    add_names_argument(parser, "--bug", "only these bugs, such as bug.signed-kl (default: all)", [])
     add("--list", action="store_true", help="list the bugs, do not run them")
     add(
         "--expected-only",

@@ -42,6 +42,7 @@ _RETURNS = {
     TRAINING: "returns of training episodes",
     UNKNOWN: "returns of unknown origin",
 }
+_FIELD_NAMES = {"env": "task", "hps": "recipe of hyperparameters"}
 _ROLES = ("step", "return", *FIELDS)
 _SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
 _EPILOG = """\
@@ -51,24 +52,39 @@ examples:
   parallax import curves.csv --columns step=timesteps,return=score --returns evaluation
   parallax import export.csv --columns step=Step --wide '{algorithm}_seed{seed} - {_}'
 
-formats: {formats}.
+formats:
+{formats}
 Settings that no option, pattern or file states are recorded as unknown."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    listed = ", ".join(f"{name} ({text})" for name, text in FORMATS.items())
-    parser.epilog = _EPILOG.replace("{formats}", listed)
+    listed = (f"  {name:12} {text}" for name, text in FORMATS.items())
+    parser.epilog = _EPILOG.replace("{formats}", "\n".join(listed))
     add = parser.add_argument
     add("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders with files")
-    add("--format", choices=tuple(FORMATS), help="only this kind of file (default: by name)")
-    add("--study", default="imported", help="study to add the runs to (default: %(default)s)")
-    add("--results-dir", type=Path, default=Path("results"), help="default: %(default)s")
-    add("--pattern", help="what the last folders of a path mean: '{algorithm}/{env}_{seed}'")
+    text = "study to add the runs to (default: %(default)s)"
+    add("--study", metavar="NAME", default="imported", help=text)
+    text = "folder of the study (default: %(default)s)"
+    add("--results-dir", type=Path, metavar="FOLDER", default=Path("results"), help=text)
+    add("--dry-run", action="store_true", help="show what would be imported, without writing files")
+    add = parser.add_argument_group("settings of the runs").add_argument
+    text = "names that the last folders of a path have, such as '{algorithm}/{env}_{seed}'"
+    add("--pattern", metavar="PATTERN", help=text)
     for name in FIELDS:
-        kind = int if name == "seed" else str
-        add(_format_option(name), dest=name, type=kind, help=f"{name} of all runs")
-    add("--steps", type=_parse_positive, help="length of the runs; longer ones are cut")
+        kind, metavar = (int, "N") if name == "seed" else (str, "NAME")
+        text = f"{_FIELD_NAMES.get(name, name)} of all runs"
+        add(_format_option(name), dest=name, type=kind, metavar=metavar, help=text)
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help=f"setting of all runs: hyperparameters.NAME, {', '.join(_SETTINGS)}; may be repeated",
+    )
+    add = parser.add_argument_group("contents of the files").add_argument
+    add("--format", choices=tuple(FORMATS), help="only this kind of file (default: by name)")
     add(
         "--columns",
         metavar="ROLE=NAME,...",
@@ -76,6 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"names that the file's columns have, for {', '.join(_ROLES)}",
     )
     add("--wide", metavar="PATTERN", help="column names of tables with one column per run")
+    text = "environment steps of the runs; longer ones are cut"
+    add("--steps", type=_parse_positive, metavar="N", help=text)
     add(
         "--empty-returns",
         choices=EMPTY_RETURNS,
@@ -92,19 +110,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--every",
         type=_parse_positive,
-        metavar="STEPS",
+        metavar="N",
         help="average episodes of a training over this many steps (default: a tenth of --steps, or "
         "10000, or in shorter runs 1000, 100, ...)",
     )
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        dest="settings",
-        help=f"setting of all runs: hyperparameters.NAME, {', '.join(_SETTINGS)}; may be repeated",
-    )
-    add("--dry-run", action="store_true", help="show what would be imported, without writing files")
 
 
 def _format_option(field: str) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
+    add_names_argument,
     get_single_name,
     select_frameworks,
     select_names,
-    split_names,
 )
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
@@ -33,9 +33,11 @@ from parallax.harness.record.files import parse_seed
 
 CHANGES, MUTANTS, USER_FAULTS = "changes", "mutants", "user-faults"
 _EPILOG = """\
+operators of mutants:
+{operators}
 The operators of user faults are those of Table II of muPRL.
 
-example:
+examples:
   parallax intervention list --frameworks sb3 --algorithms td3
   parallax intervention list --kind mutants --frameworks cleanrl --algorithms ppo --all
   parallax train framework=cleanrl algorithm=ppo intervention=mutant-000
@@ -44,7 +46,8 @@ example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.epilog = _EPILOG
+    operators = (f"  {name:17} {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
+    parser.epilog = _EPILOG.replace("{operators}", "\n".join(operators))
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="only changes with these names")
     add(
@@ -69,29 +72,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "mutants: print each mutant and its change, not counts",
     )
     add("--json", action="store_true", help="print changes or mutants as JSON")
-    operators = "; ".join(f"{name}: {text}" for name, text in OPERATOR_DESCRIPTIONS.items())
-    add(
-        "--operators",
-        type=split_names,
-        metavar="A,B",
-        help=f"only these operators of mutants or user faults (default: all); operators of mutants "
-        f"are {operators}",
-    )
+    text = "only these operators of mutants or user faults, named below (default: all)"
+    add_names_argument(parser, "--operators", text)
     study = parser.add_argument_group("with --kind user-faults and --algorithms").add_argument
-    study("--hps", default="original", help="recipe of the healthy runs (default: %(default)s)")
-    study(
-        "--steps",
-        type=int,
-        default=50000,
-        help="environment steps of the healthy runs (default: %(default)s)",
-    )
-    study(
-        "--values",
-        type=int,
-        default=5,
-        help="values drawn for each operator (default: %(default)s)",
-    )
-    study("--seed", type=parse_seed, default=0, help="random seed of values (default: %(default)s)")
+    shown = "(default: %(default)s)"
+    study("--hps", metavar="RECIPE", default="original", help=f"recipe of the healthy runs {shown}")
+    text = f"environment steps of the healthy runs {shown}"
+    study("--steps", type=int, metavar="N", default=50000, help=text)
+    text = f"values drawn for each operator {shown}"
+    study("--values", type=int, metavar="N", default=5, help=text)
+    text = f"random seed of values {shown}"
+    study("--seed", type=parse_seed, metavar="N", default=0, help=text)
 
 
 def run(options: argparse.Namespace) -> int:

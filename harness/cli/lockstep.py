@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--updates",
         type=int,
         default=200,
+        metavar="N",
         help=f"number of updates, at most {MAX_UPDATES} (default: %(default)s)",
     )
     add(

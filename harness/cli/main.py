@@ -381,6 +381,9 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
         allow_abbrev=False,
     )
     getattr(module, f"add_{part}_arguments" if part else "add_arguments")(parser)
+    for action in parser._actions:
+        if not action.option_strings and not action.metavar:
+            action.metavar = action.dest.upper()  # as help texts refer to it
     defaults = {action.dest: action.default for action in parser._actions}
     parser.set_defaults(option_defaults=defaults)
     return parser

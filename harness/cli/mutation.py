@@ -27,10 +27,10 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
 _TEST_EPILOG = """\
-scenarios come from three test generators of muPRL: a replay of the training, a weak one
-and a strong one
+Scenarios come from three test generators of muPRL: a replay of the training, a weak one
+and a strong one.
 
-example:
+examples:
   parallax mutation test results/mutation
   parallax mutation score results/mutation"""
 
@@ -43,7 +43,8 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _TEST_EPILOG
     add = parser.add_argument
     add("results", type=Path, help="folder of a study with user faults")
-    add_file_argument(parser, "--output", "default: mutation.json in the study's folder")
+    text = "file of the outcomes (default: mutation.json in the study's folder)"
+    add_file_argument(parser, "--output", text)
     add(
         "--replay-configurations",
         type=make_number_parser(1, 1000),
@@ -51,13 +52,10 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="test scenarios taken from the training itself (default: %(default)s)",
     )
-    add("--jobs", type=parse_jobs, default=1, help="settings at a time (default: %(default)s)")
-    add(
-        "--seed",
-        type=parse_seed,
-        default=0,
-        help="random seed of the test generators (default: %(default)s)",
-    )
+    text = "settings tested at a time (default: %(default)s)"
+    add("--jobs", type=parse_jobs, default=1, metavar="N", help=text)
+    text = "random seed of the test generators (default: %(default)s)"
+    add("--seed", type=parse_seed, default=0, metavar="N", help=text)
     add_trust_argument(parser)
 
 

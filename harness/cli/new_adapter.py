@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--in", dest="folder", type=Path, default=Path(), help="a checkout of Parallax (default: .)"
     )
     parser.add_argument(
-        "--package", action="store_true", help="write a separate package in --in/NAME instead"
+        "--package", action="store_true", help="write a separate package in FOLDER/NAME instead"
     )
 
 

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_frameworks_argument(parser, "adapters that implement it, such as sb3,skrl (default: none)")
     parser.add_argument(
-        "--package", action="store_true", help="write a separate package in --in/NAME instead"
+        "--package", action="store_true", help="write a separate package in FOLDER/NAME instead"
     )
     parser.add_argument(
         "--in", dest="folder", type=Path, default=Path(), help="a checkout of Parallax (default: .)"

@@ -71,8 +71,9 @@ def run_evaluate(options: argparse.Namespace) -> int:
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax policy export`."""
     parser.add_argument("words", nargs="+", metavar="FOLDER", help="run folders, or parent folders")
+    text = "folder to write to (default: %(default)s)"
     parser.add_argument(
-        "--output", type=Path, default=Path("exported"), help="folder (default: %(default)s)"
+        "--output", type=Path, default=Path("exported"), metavar="FOLDER", help=text
     )
     add_trust_argument(parser)
 
@@ -101,11 +102,13 @@ def add_video_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="FOLDER", help="runs to show side by side"
     )
-    parser.add_argument("--output", type=Path, required=True, help="video file, ending in .mp4")
+    text = "video file, ending in .mp4"
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=text)
     parser.add_argument(
         "--episode",
         type=make_number_parser(0, _MAX_EPISODES - 1),
         default=0,
+        metavar="N",
         help="number of the episode in the last evaluation (default: %(default)s)",
     )
     add_trust_argument(parser)

@@ -57,89 +57,68 @@ _OUTPUTS = ("json", "markdown", "html", "claims", "details", "baseline")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     parser.epilog = _EPILOG
-    add = parser.add_argument
-    add_algorithms_argument(parser, f"algorithms of {','.join(sorted(ALGORITHMS))} (default: all)")
-    add_frameworks_argument(parser)
-    add_probe_argument(parser)
-    add("--list", action="store_true", help="list the probes without running them")
-    add("--all", action="store_true", help="also print the probes that find no difference")
-    add_file_argument(parser, "--json", "write the answers to this JSON file")
-    add_file_argument(parser, "--markdown", "write the answers to this Markdown page")
-    add_file_argument(parser, "--html", "write the answers with figures to this HTML page")
+    group = parser.add_argument_group("what is probed")
+    names = ",".join(sorted(ALGORITHMS))
+    add_frameworks_argument(group)
+    add_algorithms_argument(group, f"algorithms of {names} (default: all)")
+    add_probe_argument(group)
+    upstream = "upstream: each framework's own, even for options that Parallax otherwise sets and "
+    upstream += "that no hyperparameter covers (`parallax alignment --options`); "
+    add_level_arguments(group, upstream)
+    text = "list the probes without running them"
+    group.add_argument("--list", action="store_true", help=text)
+    group = parser.add_argument_group("output")
+    text = "also print the probes that find no difference"
+    group.add_argument("--all", action="store_true", help=text)
+    add_file_argument(group, "--html", "write the answers with figures to this HTML page")
+    add_file_argument(group, "--markdown", "write the answers to this Markdown page")
+    add_file_argument(group, "--json", "write the answers to this JSON file")
     add_file_argument(
-        parser,
+        group,
         "--claims",
         "write a Markdown page of published claims about implementations, and whether the "
         "answers confirm them",
     )
     add_file_argument(
-        parser,
+        group,
         "--details",
         "write a checklist of implementation details of the first algorithm, with each "
         "framework's answer, to this Markdown page, or as data to FILE.json",
     )
-    add_file_argument(parser, "--answers", "read answers from a file of --json; run nothing")
-    add_file_argument(parser, "--baseline", "compare with the answers in a file of --json")
-    add("--update-baseline", action="store_true", help="store the answers in the --baseline file")
-    add(
-        "--drift",
-        metavar="FRAMEWORK",
-        help="compare two installed versions of a framework: this Python's and that of --python",
-    )
-    add(
-        "--intervention",
-        metavar="NAME",
-        help="show which answers an intervention changes; names: `parallax intervention list`",
-    )
-    add(
-        "--seeds",
-        type=make_number_parser(1, 1000),
-        default=1,
-        metavar="N",
-        help="measure on N sets of scripted random numbers and list the answers that differ "
-        "between them (default: 1)",
-    )
-    add(
-        "--fresh",
-        action="store_true",
-        help="measure again instead of reusing answers that were measured with the same code, "
-        "versions and machine",
-    )
-    add("--python", metavar="PATH", help="run one framework in another Python interpreter")
-    add(
-        "--path",
-        type=Path,
-        metavar="CHECKOUT",
-        help="compare a checkout of one framework with the installed version",
-    )
-    add(
-        "--commits",
-        metavar="A..B",
-        help="with --path: compare commits of the checkout instead of its current files",
-    )
-    add_file_argument(
-        parser, "--script", "compare your own copy of a CleanRL script with the wheel's"
-    )
-    add(
-        "--environments",
-        nargs="?",
-        const="",
-        metavar="MODULE:CLASS",
-        help="probe environments, wrappers and vectorized environments instead of updates; with "
-        "a name, your own wrapper or environment",
-    )
-    add(
-        "--releases",
-        metavar="A,B",
-        help="with --environments: measure these releases of gymnasium, each in a virtual "
-        "environment that is built and cached",
-    )
-    add_acceleration_argument(parser)
-    add_level_arguments(
-        parser,
-        "upstream: each framework's own, even for options that Parallax otherwise sets and that "
-        "no hyperparameter covers (`parallax alignment --options`); ",
-    )
+    group = parser.add_argument_group("stored answers")
+    add_file_argument(group, "--baseline", "compare with the answers in a file of --json")
+    text = "store the answers in the --baseline file"
+    group.add_argument("--update-baseline", action="store_true", help=text)
+    add_file_argument(group, "--answers", "read answers from a file of --json; run nothing")
+    text = "measure again instead of reusing answers that were measured with the same code, "
+    text += "versions and machine"
+    group.add_argument("--fresh", action="store_true", help=text)
+    text = "Without these options, the installed frameworks are compared with each other."
+    group = parser.add_argument_group("one framework compared with itself", text)
+    text = "compare a checkout of the framework with the installed version"
+    group.add_argument("--path", type=Path, metavar="CHECKOUT", help=text)
+    text = "with --path: compare commits of the checkout instead of its current files"
+    group.add_argument("--commits", metavar="A..B", help=text)
+    text = "compare your own copy of a CleanRL script with the wheel's"
+    add_file_argument(group, "--script", text)
+    text = "compare two installed versions: this Python's and that of --python"
+    group.add_argument("--drift", metavar="FRAMEWORK", help=text)
+    text = "run one framework in another Python interpreter"
+    group.add_argument("--python", metavar="PATH", help=text)
+    text = "show which answers an intervention changes; names: `parallax intervention list`"
+    group.add_argument("--intervention", metavar="NAME", help=text)
+    add_acceleration_argument(group)
+    group = parser.add_argument_group("other measurements")
+    text = "measure on N sets of scripted random numbers and list the answers that differ between "
+    text += "them (default: 1)"
+    seeds = make_number_parser(1, 1000)
+    group.add_argument("--seeds", type=seeds, default=1, metavar="N", help=text)
+    text = "probe environments, wrappers and vectorized environments instead of updates; with a "
+    text += "name, your own wrapper or environment"
+    group.add_argument("--environments", nargs="?", const="", metavar="MODULE:CLASS", help=text)
+    text = "with --environments: measure these releases of gymnasium, each in a virtual "
+    text += "environment that is built and cached"
+    group.add_argument("--releases", metavar="A,B", help=text)
 
 
 def check_options(options: argparse.Namespace) -> None:

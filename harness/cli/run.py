@@ -53,12 +53,10 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"runs drawn at random from a file of packed runs (default: {_DEFAULT_RUN_COUNT})",
     )
-    parser.add_argument(
-        "--seed", type=parse_seed, default=0, help="random seed of the draw (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--jobs", type=parse_jobs, default=1, help="runs trained at a time (default: %(default)s)"
-    )
+    text = "random seed of the draw (default: %(default)s)"
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help=text)
+    text = "runs trained at a time (default: %(default)s)"
+    parser.add_argument("--jobs", type=parse_jobs, default=1, metavar="N", help=text)
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="save the new runs below this folder"
     )

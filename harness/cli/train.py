@@ -2,13 +2,15 @@
 
 import contextlib
 import dataclasses
+import inspect
+import json
 import os
 import re
 import shlex
-import string
 import sys
+import textwrap
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,12 @@ from typing import Any
 import yaml
 
 from parallax.harness.cli.config_groups import (
-    DIAGNOSIS_KEYS,
     explain_unknown_option,
     list_group_options,
-    read_group_option,
     register_config_groups,
 )
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
-from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
+from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS, field_names
 from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
@@ -36,8 +36,14 @@ def run(words: Sequence[str]) -> int:
     Returns:
         0 when all runs are complete, 1 when some are not, 2 for bad input or none, 130 for Ctrl-C.
     """
-    if list(words) in ([], ["-h"], ["--help"]):
-        print(format_train_help())
+    chosen = dict(word.partition("=")[::2] for word in words if word not in ("-h", "--help"))
+    algorithm, recipe = chosen.get("algorithm", "ppo"), chosen.get("hps", "original")
+    if not words or (
+        len(chosen) < len(words)
+        and chosen.keys() <= {"algorithm", "hps"}
+        and recipe in list_group_options().get(f"hyperparameters/{algorithm}", ())
+    ):
+        print(format_train_help(algorithm, recipe))
         # Without arguments, nothing is trained: the default run takes hours.
         return 0 if words else 2
     from hydra._internal.utils import get_args_parser
@@ -187,63 +193,91 @@ def _is_single_choice(parser: Any, word: str) -> bool:
         ) from None
 
 
-_CONFIG_REFERENCE_PATTERN = re.compile(r"\$\{([\w.]+)\}")
+_HELP_WIDTH, _HELP_INDENT = 96, 28  # columns
 
 
-def format_train_help() -> str:
-    """Return the help of `parallax train`: the groups, and every value with its default.
+def format_train_help(algorithm: str, recipe: str) -> str:
+    """Return the help of `parallax train`, with an algorithm's hyperparameters in a recipe.
 
     Thresholds of the diagnosis, a hundred lines, are listed by `--cfg job` and in the docs.
     """
-    config = _read_config_file("config")
-    layout = config.pop("hydra")["help"]
-    values = _compose_defaults(config.pop("defaults"), config)
-    studies = [path.name for path in (files("parallax.harness.conf") / "study").iterdir()]
-    groups = list_group_options() | {
-        "study": [n.removesuffix(".yaml") for n in studies if "yaml" in n]
-    }
-    template = layout["template"].replace("${hydra.help.header}", layout["header"])
-    return string.Template(template).substitute(
-        APP_CONFIG_GROUPS="".join(
-            f"{group}: {', '.join(sorted(names))}\n"
-            for group, names in sorted(_group_by_folder(groups).items())
-        ),
-        CONFIG=yaml.dump(values, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True),
+    text = (files("parallax.harness.conf") / "config.yaml").read_text("utf-8")
+    groups, settings = read_setting_descriptions(text)
+    options = list_group_options()
+    lines = ["groups: GROUP=OPTION, here with the default, the meaning and the options"]
+    for name, default, meaning in groups:
+        lines += ["", *_format_setting(f"{name}={default}", meaning)]
+        if name == "study":
+            for study, summary in describe_studies():
+                lines += _format_setting(f"    {study}", summary)
+        elif name == "hps":
+            for known in ALGORITHMS:
+                names = options[f"hyperparameters/{known}"]
+                lines += _format_setting("", f"{known}: {', '.join(sorted(names))}")
+        elif name in options:
+            lines += _format_setting("", f"options: {', '.join(sorted(options[name]))}")
+    lines += ["", "settings: NAME=VALUE, here with the default and the meaning", ""]
+    for name, default, meaning in settings:
+        lines += _format_setting(f"{name}={default}", meaning)
+    of_recipe = f"algorithm={algorithm} hps={recipe}"
+    lines += ["", f"hyperparameters: hyperparameters.NAME=VALUE, here of {of_recipe}", ""]
+    values, meanings = read_recipe(algorithm, recipe), describe_hyperparameters(algorithm)
+    for name in field_names(ALGORITHMS[algorithm]):
+        value = json.dumps(values.get(name), separators=(",", ":")).replace('"', "")
+        lines += _format_setting(f"{name}={value}", meanings.get(name, ""))
+    return "\n".join([yaml.safe_load(text)["hydra"]["help"]["header"], *lines, "", _HELP_END])
+
+
+_HELP_END = """\
+Another algorithm's hyperparameters: parallax train algorithm=NAME hps=NAME --help
+All values of a command line: add --cfg job. Hydra's own options: parallax train --hydra-help"""
+
+
+def _format_setting(left: str, text: str) -> list[str]:
+    """Return the lines of a row of help."""
+    indent, left = " " * _HELP_INDENT, f"  {left}"
+    rows = textwrap.wrap(
+        text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
+    if len(left) < _HELP_INDENT - 1 and rows:
+        rows[0] = f"{left:{_HELP_INDENT}}{rows[0].lstrip()}"
+        return rows
+    return [left, *rows] if left.strip() else rows
 
 
-def _group_by_folder(groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the groups as Hydra lists them: a slash in an option's name is a folder."""
-    found: dict[str, list[str]] = {}
-    for group, names in groups.items():
-        for name in names:
-            above, _, last = f"{group}/{name}".rpartition("/")
-            found.setdefault(above, []).append(last)
+def read_setting_descriptions(text: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Return name, default and meaning of groups and settings, from comments of `config.yaml`."""
+    found: list[list[str]] = []
+    for line in text.partition("\nhydra:")[0].splitlines()[2:]:
+        code, _, comment = line.partition("#")
+        name, colon, default = code.strip(" -").partition(": ")
+        if colon:
+            found.append([name.removeprefix("override "), default.strip(' "'), comment.strip()])
+        elif comment:
+            found[-1][2] += f" {comment.strip()}"
+    rows = [row for row in found if row[2] and "@" not in row[0]]
+    end = [name for name, *_ in rows].index("seed")
+    return rows[:end], rows[end:]
+
+
+def describe_studies() -> Iterator[tuple[str, str]]:
+    """Yield names of studies and the first sentences of their comments."""
+    folder = files("parallax.harness.conf") / "study"
+    for name in sorted(path.name for path in folder.iterdir() if path.name.endswith(".yaml")):
+        lines = re.findall(r"^# +(?!@)(.*)", (folder / name).read_text("utf-8"), re.M)
+        text = re.split(r"(?<=[.?])\s", " ".join(lines))[0]
+        yield name.removesuffix(".yaml"), text.rstrip(".:") or "an empty study"
+
+
+def describe_hyperparameters(algorithm: str) -> dict[str, str]:
+    """Return the first sentence on each hyperparameter in the docstrings of an algorithm."""
+    found: dict[str, str] = {}
+    for cls in reversed(ALGORITHMS[algorithm].__mro__):
+        attributes = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[2]
+        for entry in re.split(r"^    (?=\w)", attributes, flags=re.M):
+            name, _, text = entry.partition(": ")
+            found[name] = re.split(r"\.\s", f"{' '.join(text.split())} ")[0]
     return found
-
-
-def _compose_defaults(defaults: list[Any], values: dict[str, Any]) -> dict[str, Any]:
-    choices: dict[str, str] = {}
-    for entry in defaults:
-        if isinstance(entry, dict):
-            choices |= {name: value for name, value in entry.items() if " " not in name}
-    for name, value in choices.items():
-        group, _, package = name.partition("@")
-        path = f"{group}/{_CONFIG_REFERENCE_PATTERN.sub(lambda found: choices[found[1]], value)}"
-        if group == "study":
-            values |= _read_config_file(path)
-        else:
-            content = dict(read_group_option(*path.rsplit("/", 1)))
-            if group == "diagnosis":
-                content = {key: content[key] for key in DIAGNOSIS_KEYS}
-            if package != "recipe":  # a second copy of the values, which users cannot set
-                values[package or group] = content
-    return values
-
-
-def _read_config_file(name: str) -> dict[str, Any]:
-    text = (files("parallax.harness.conf") / f"{name}.yaml").read_text("utf-8")
-    return dict(yaml.safe_load(text))
 
 
 _CUSTOM_NAME_HINTS = {

@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("first", metavar="A", help=f"an implementation: {forms}")
     add("second", metavar="B", help="another implementation of the same framework")
     add_algorithms_argument(parser, f"one algorithm of {','.join(sorted(PROBED_ALGORITHMS))}")
-    add("--env", help="task of the reference runs (default: their first task)")
+    add("--env", metavar="TASK", help="task of the reference runs (default: their first task)")
     add(
         "--reference",
         type=Path,
@@ -122,10 +122,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--endpoint",
         default="auc",
+        metavar="NAME",
         help="score of a run: auc (the return averaged over training), final or last-K "
         "(default: %(default)s)",
     )
-    add("--batch", type=int, default=3, help="pairs of seeds per check (default: %(default)s)")
+    text = "pairs of seeds per check (default: %(default)s)"
+    add("--batch", type=int, default=3, metavar="N", help=text)
     add(
         "--max-seeds",
         type=int,
@@ -134,7 +136,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest number of pairs of seeds, a multiple of --batch (default: %(default)s)",
     )
     add("--no-training", action="store_true", help="stop after probes and lockstep")
-    add("--jobs", type=parse_jobs, default=-1, help="trainings at a time (default: one per core)")
+    text = "trainings at a time (default: one per core)"
+    add("--jobs", type=parse_jobs, default=-1, metavar="N", help=text)
     add(
         "--results",
         type=Path,
@@ -148,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=find_cache_folder("releases"),
         metavar="FOLDER",
-        help="folder of the virtual environments, one per release (default: %(default)s)",
+        help="folder of one virtual environment per release (default: ~/.cache/parallax/releases)",
     )
 
 

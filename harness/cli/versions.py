@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_file_argument,
+    add_names_argument,
     add_probe_argument,
     check_output_folders,
-    split_names,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
@@ -62,12 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("framework", nargs="?", help="the framework, such as sb3")
-    add(
-        "--releases",
-        type=split_names,
-        metavar="A,B",
-        help="releases to measure (default: all releases in the index that the adapter supports)",
-    )
+    text = "releases to measure (default: all releases in the index that the adapter supports)"
+    add_names_argument(parser, "--releases", text)
     add_algorithms_argument(parser)
     add_probe_argument(parser)
     add_file_argument(
@@ -94,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=find_cache_folder("releases"),
         metavar="FOLDER",
-        help="folder of the virtual environments, one per release (default: %(default)s)",
+        help="folder of one virtual environment per release (default: ~/.cache/parallax/releases)",
     )
 
 

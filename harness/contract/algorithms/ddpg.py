@@ -18,7 +18,7 @@ class DDPG(OffPolicy):
         policy_learning_rate: Adam step size of the policy.
         critic_learning_rate: Adam step size of the critic.
         policy_weight_decay: Weight of the L2 penalty in Adam's gradient, policy.
-        critic_weight_decay: The same for the critic.
+        critic_weight_decay: Weight of the L2 penalty in Adam's gradient, critic.
         exploration_noise_kind: `gaussian`, independent at each step, or `ornstein-uhlenbeck`, a
             process with theta 0.15 and steps of 0.01 that starts at 0.
         exploration_noise: Standard deviation of the noise added to actions while collecting, or

@@ -31,7 +31,7 @@ class PPO(Hyperparameters):
         gamma: Discount factor per environment step.
         gae_lambda: Exponential weight of generalised advantage estimation.
         clip_range: Half-width of the interval around 1 that the probability ratio is clipped to.
-        clip_range_schedule: The same for the clip range.
+        clip_range_schedule: Schedule of `clip_range`, as `learning_rate_schedule`.
         value_clip_range: Largest change of a value prediction, in units of return; null is off.
             The loss takes the larger error of the clipped and the unclipped prediction.
         normalize_advantage: Whether the advantages of each minibatch are normalized to zero mean

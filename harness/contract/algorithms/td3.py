@@ -18,8 +18,9 @@ class TD3(OffPolicy):
         exploration_noise: Standard deviation of the Gaussian added to actions while
             collecting, as a share of half the action range; 0 is off.
         policy_delay: Critic steps per policy and target update, also before the first.
-        target_policy_noise: Standard deviation of target smoothing, same unit.
-        target_noise_clip: Bound of target smoothing, same unit.
+        target_policy_noise: Standard deviation of target smoothing, as a share of half the
+            action range.
+        target_noise_clip: Bound of target smoothing, as a share of half the action range.
     """
 
     label: ClassVar[str] = "TD3"

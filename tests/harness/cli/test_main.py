@@ -1,6 +1,8 @@
 """The command table: which command runs, what help costs, and how errors are worded."""
 
 import importlib
+import itertools
+import json
 import os
 import re
 import subprocess
@@ -9,9 +11,11 @@ from pathlib import Path
 
 import forked
 import pytest
+import yaml
 
 from parallax.harness.cli import main as cli
 from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.algorithms import ALGORITHMS
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
 MAX_COMMANDS = 36
@@ -108,13 +112,26 @@ def test_help_imports_nothing_heavy(words):
 def test_help_of_train_is_that_of_hydra_without_thresholds():
     ours = forked.run("parallax", "train", "--help").stdout
     full = forked.run("parallax", "train", "--help", "hydra.job.name=other").stdout
-    frameworks = f"framework: {', '.join(sorted(find_adapter_entry_points()))}"
-    for part in (frameworks, "Hopper-v4", "gamma: 0.99", "eval_every:"):
+    frameworks = f"options: {', '.join(sorted(find_adapter_entry_points()))}"
+    for part in (frameworks, "Hopper-v4", "gamma=0.99 ", "eval_every=null "):
         assert part in ours
     assert "threshold" not in ours
-    # The recipe's values are there once, as hyperparameters, which users may set.
-    full = re.sub(r"^recipe:\n(?: .*\n)*", "", full, flags=re.M)
-    assert [line for line in full.splitlines() if line in ours.splitlines()] == ours.splitlines()
+    values = yaml.safe_load(re.search(r"^seed: .*(?=\nFor help)", full, re.M | re.S)[0])
+    groups = {name: value for name, value in values.items() if isinstance(value, dict)}
+    printed = {name: value for name, value in values.items() if name not in groups}
+    printed |= {name: value["name"] for name, value in groups.items() if "name" in value}
+    printed |= groups["hyperparameters"] | {"hydra/launcher": "local"}
+    texts = {k: json.dumps(v, separators=(",", ":")).replace('"', "") for k, v in printed.items()}
+    assert dict(re.findall(r"^  ([\w/]+)=(\S+)", ours, re.M)) == texts
+
+
+def test_help_of_train_explains_every_setting_and_study(capsys):
+    for algorithm in ALGORITHMS:
+        assert cli.main(["train", f"algorithm={algorithm}", "--help"]) == 0
+        rows = capsys.readouterr().out.splitlines()
+        for row, after in itertools.pairwise(rows):
+            if re.match(r" {2,6}[\w/]+(=|$)", row):
+                assert re.search(r" {2}\S", row[20:]) or re.match(r" {28}\S", after), row
 
 
 @pytest.mark.parametrize(
@@ -128,7 +145,7 @@ def test_help_of_train_is_that_of_hydra_without_thresholds():
         (["seed=3"], "Did you mean parallax train seed=3?"),
         (["--multirun"], "Did you mean parallax train --multirun?"),
         (["zzz"], "Known: train, compare, report,"),
-        (["status"], "the following arguments are required: folder"),
+        (["status"], "the following arguments are required: FOLDER"),
         (["alignment", "--hp", "x"], "unrecognized arguments: --hp x"),
         (["run", "reproduce", ".", "--seed", "-1"], "'-1' must be from 0 to 4294967295"),
         (["run", "reproduce", ".", "--jobs", "-7"], "'-7' must be from 1 to 1024, or -1"),

@@ -61,8 +61,8 @@ def test_installed_package_is_a_framework_like_any_other(tmp_path):
     assert done.returncode == 0, done.stderr
     environment = os.environ | {"PYTHONPATH": str(site)}
     text = run("parallax", "train", "--help", env=environment)
-    for group in ("framework: cleanrl, ", "hps: cleanrl, "):
-        (line,) = (line for line in text.splitlines() if line.startswith(group))
+    for group in ("options: cleanrl, ", "ppo: cleanrl, "):
+        (line,) = (line for line in text.splitlines() if line.strip().startswith(group))
         assert ", stranger" in line
     arguments = ["framework=stranger", "hps=stranger", "steps=256", "eval_every=128"]
     run("parallax", "train", *arguments, "eval_episodes=2", env=environment, cwd=tmp_path)
