@@ -169,11 +169,26 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
 
 
-def add_verdict_arguments(parser: argparse.ArgumentParser, *, has_intervals: bool = False) -> None:
-    """Declare the options of statistics, with the defaults of `VerdictOptions`."""
+def add_verdict_arguments(
+    parser: argparse.ArgumentParser, *, has_intervals: bool = False, without: Sequence[str] = ()
+) -> None:
+    """Declare the options of statistics, with the defaults of `VerdictOptions`.
+
+    Args:
+        parser: Gets the options.
+        has_intervals: Whether the command also prints intervals of means.
+        without: Options that make no difference to the command, which it refuses.
+    """
     default = VerdictOptions()
     text = "Pages and tables state the values that were used."
-    add = parser.add_argument_group("statistics", text).add_argument
+    group = parser.add_argument_group("statistics", text)
+
+    def add(name: str, **settings: Any) -> None:
+        if name in without:
+            parser.set_defaults(**{name.strip("-").replace("-", "_"): settings["default"]})
+        else:
+            group.add_argument(name, **settings)
+
     add_endpoint_argument(add)
     if has_intervals:
         add_interval_argument(add)

@@ -94,8 +94,13 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     Raises:
         CommandError: A run of the others is in the study already.
     """
-    moved = [_move_run(item, others.root, study.root, name) for item in _list_runs(others)]
     known = {item.id for item in _list_runs(study)}
+    used = {path for item in _list_runs(study) for path in item.path.parents}
+    target, number = study.root / f"merged from {others.root.stem}", 1
+    while target in used:  # another folder of this name was merged before
+        number += 1
+        target = study.root / f"merged from {others.root.stem} {number}"
+    moved = [_move_run(item, others.root, target, name) for item in _list_runs(others)]
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
             f"{others.root}: {len(twice)} of its runs are in the study already: "
@@ -118,7 +123,7 @@ def _move_run(
     return dataclasses.replace(
         item,
         id=dataclasses.replace(item.id, cell=cell),
-        path=target / f"merged from {root.stem}" / relative,
+        path=target / relative,
         record=read_record_text(item),
     )
 

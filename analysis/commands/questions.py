@@ -19,6 +19,7 @@ from parallax.analysis.report.sections.ablation import (
 from parallax.analysis.report.sections.mutation import format_mutation_table, make_mutation_rows
 from parallax.analysis.report.tables import rows_to_csv
 from parallax.analysis.verdicts.ablation import judge_ablations
+from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.mutation import judge_mutation
 from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
 from parallax.harness.record.files import write_text
@@ -59,7 +60,7 @@ def _write_results(
 def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study ablation`."""
     common.add_folder_arguments(parser)
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(parser, without=("--family", "--power"))
 
 
 def run_ablation(options: argparse.Namespace) -> int:
@@ -136,7 +137,9 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --staleness: number of equal stages of the training (default: %(default)s)",
     )
-    common.add_verdict_arguments(parser)
+    common.add_verdict_arguments(
+        parser, without=("--failed-below", "--family", "--power", "--rng-seed")
+    )
 
 
 def run_replay(options: argparse.Namespace) -> int:
@@ -154,14 +157,15 @@ def run_replay(options: argparse.Namespace) -> int:
             f"{options.results}: every run replays uniformly. Train with "
             "replay=uniform,per,atdc,imp; docs/reference/replay.md explains them."
         )
-    study = judge_replay(items, common.make_options(options))
+    settled = settle_options(loaded, common.make_options(options))
+    study = judge_replay(items, settled)
     reasons: dict[str, list[Path]] = {}
     for item in items:
         if item.unread:
             reasons.setdefault(item.unread, []).append(item.item.path)
     unread = [
         f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: "
-        f"no looks at priorities: {reason}"
+        f"errors of priorities are unknown: {reason}"
         for reason, paths in reasons.items()
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
@@ -173,6 +177,7 @@ def run_replay(options: argparse.Namespace) -> int:
         },
         make_replay_figure_specs(study),
         [
+            f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
             *replay.format_replay_study(study),
             "",
             *unread,

@@ -190,7 +190,8 @@ def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(option, type=Path, default=default, metavar="FOLDER", help=text)
     common.add_jobs_argument(parser)
-    common.add_verdict_arguments(parser)
+    # A table has final scores, and no runs that could have failed.
+    common.add_verdict_arguments(parser, without=("--endpoint", "--failed-below"))
 
 
 def run_thesis(options: argparse.Namespace) -> int:

@@ -143,7 +143,11 @@ class ReplayVerdicts:
 
 
 def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> ReplayVerdicts:
-    """Judge the replay strategies of all runs."""
+    """Judge the replay strategies of all runs: effects by the endpoint of `options`.
+
+    What strategies are reported with besides, such as gains and human-normalized scores, are final
+    returns, as in the papers.
+    """
     found = group_items(items, lambda item: (item.cell, item.item.id.framework, item.name))
     keys = sorted(found, key=lambda key: (key[0], key[1], get_strategy_order(key[2])))
     groups = {
@@ -152,8 +156,10 @@ def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> Rep
     }
     ways = tuple(_make_strategy_result(key, found[key], groups) for key in keys)
     compared = {
-        (cell, framework, ablation.NO_CHANGE if name == UNIFORM else name): group
-        for (cell, framework, name), group in groups.items()
+        (cell, framework, ablation.NO_CHANGE if name == UNIFORM else name): make_group(
+            cell, f"{framework} {name}", [one.item for one in found[cell, framework, name]], options
+        )
+        for cell, framework, name in keys
     }
     effects = ablation.judge_effects(compared, "replay strategies", options)
     return ReplayVerdicts(ways, effects, _compare_frameworks(effects), _compute_human_scores(ways))

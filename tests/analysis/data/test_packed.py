@@ -145,6 +145,19 @@ def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
     assert "also name the runs to add to it" in capsys.readouterr().err
 
 
+def test_folders_of_one_name_are_merged_one_after_another(packed, tmp_path, make_run):
+    both = tmp_path / "both.parquet"
+    for number, framework in enumerate(("mine", "yours", "theirs")):
+        folder = make_run(study="other", framework=framework, variant=VARIANT, seed=0).parent
+        source = both if number else packed
+        words = ["study", "pack", str(source), str(folder), "--study", "demo"]
+        assert main([*words, "--output", str(both)]) == 0
+    loaded = load_runs(both)
+    assert {run.id.framework for run in loaded.runs} >= {"mine", "yours", "theirs"}
+    assert loaded.used == len(load_runs(packed).runs) + 3
+    assert not any("another row" in item.reason for item in loaded.excluded)
+
+
 def damage_bytes(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF

@@ -6,14 +6,19 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from benchmarks.shares_of_frameworks import decompose_part
 from parallax.analysis.commands import publish
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.harness.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "ladder" / "README.md"
+FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
@@ -126,17 +131,25 @@ def test_numbers_of_muprls_mutants_come_out_of_their_scores():
     assert "Fifteen of twenty settings are killable, and seven of these are trivial" in section
 
 
+def get_strategy_name(way):
+    return "imp, smallest=memory" if way == "imp" else way
+
+
+def read_replay_tables(folder, endpoint):
+    words = ["study", "replay", "docs/imp_per_ddpg.parquet", "--endpoint", endpoint]
+    assert main([*words, "--output", str(folder)]) == 0
+    tables = {}
+    for name in ("replay_effects", "replay"):
+        with (folder / f"{name}.csv").open() as file:
+            tables[name] = {(row["framework"], row["replay"]): row for row in csv.DictReader(file)}
+    return tables.values()
+
+
 def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
     section = page.partition("## DDPG, until uniform")[2].partition("\n## ")[0]
     monkeypatch.chdir(ROOT)
-    words = ["study", "replay", "docs/imp_per_ddpg.parquet", "--output", str(tmp_path)]
-    assert main(words) == 0
-    tables = {}
-    for name in ("replay", "replay_effects"):
-        with (tmp_path / f"{name}.csv").open() as file:
-            tables[name] = {(row["framework"], row["replay"]): row for row in csv.DictReader(file)}
-    effects, ways = tables["replay_effects"], tables["replay"]
+    effects, ways = read_replay_tables(tmp_path, "final")
     lines = [[cell.strip(" *") for cell in line.split("|")] for line in section.splitlines()]
     first, second = [[line for line in lines if len(line) == length] for length in (9, 8)]
     assert (len(first), len(second)) == (5, 5)
@@ -144,7 +157,7 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
         framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
         assert float(uniform) == round(float(ways[framework, "uniform"]["final_mean"]))
         for way, text in zip(("per", "rank", "atdc", "imp"), shown, strict=True):
-            row = effects[framework, way]
+            row = effects[framework, get_strategy_name(way)]
             values = [round(float(row[column])) for column in ("difference", "low", "high")]
             assert [read_number(number) for number in NUMBER.findall(text)] == values
             assert row["does"] == (
@@ -152,19 +165,75 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
             )
             assert (row["replayed_requested"], row["replayed_used"], row["pairs"]) == ("5",) * 3
         found = [
-            float(ways[framework, "imp"][f"gain_{end}"]) for end in ("over_per", "low", "high")
+            float(ways[framework, get_strategy_name("imp")][f"gain_{end}"])
+            for end in ("over_per", "low", "high")
         ]
         values = [round(100 * value) for value in found]
         assert [read_number(number) for number in NUMBER.findall(gain)] == values
     reached = {way: 0 for _, way in ways}
     for (_, way), row in ways.items():
         reached[way] += int(row["n_reached"])
-    assert (reached["imp"], sum(reached[way] for way in ("per", "rank", "atdc"))) == (5, 43)
+    assert (
+        reached[get_strategy_name("imp")],
+        sum(reached[way] for way in ("per", "rank", "atdc")),
+    ) == (5, 43)
     for _, name, *_, imp, atdc, _ in second[2:]:
         framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
-        cost = {way: sum_costs(ways[framework, way]) for way in ("per", "imp", "atdc")}
+        cost = {
+            way: sum_costs(ways[framework, get_strategy_name(way)])
+            for way in ("per", "imp", "atdc")
+        }
         assert float(imp) == pytest.approx(cost["imp"] / cost["per"], abs=0.006)
         assert float(atdc) == pytest.approx(cost["atdc"] / cost["per"], abs=0.006)
+
+
+def test_numbers_of_imp_pers_weights_come_out_of_its_runs(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
+    section = page.partition("## Why Imp-PER learns")[2].partition("\n## ")[0]
+    monkeypatch.chdir(ROOT)
+    effects, ways = read_replay_tables(tmp_path, "auc")
+    lines = [[cell.strip(" *") for cell in line.split("|")] for line in section.splitlines()]
+    lines = [line for line in lines if len(line) == 8][2:]
+    assert len(lines) == 3
+    for _, name, *shown, reached, _, _, _ in lines:
+        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        keys = [(framework, f"imp, smallest={where}") for where in ("memory", "batch")]
+        for key, text in zip(keys, shown, strict=True):
+            row = effects[key]
+            values = [round(float(row[column])) for column in ("difference", "low", "high")]
+            *numbers, p = map(read_number, NUMBER.findall(text))
+            assert numbers == values and p == float(f"{float(row['p_holm']):.2g}")
+        counts = [int(number) for number in re.findall(r"\d+", reached)]
+        assert counts == [int(ways[key]["n_reached"]) for key in keys] + [5]
+    both = [
+        [float(ways[one, f"imp, smallest={where}"]["n_reached"]) for one in FRAMEWORKS]
+        for where in ("batch", "memory")
+    ]
+    done, few = map(sum, both)
+    p = scipy.stats.fisher_exact([[done, 15 - done], [few, 15 - few]]).pvalue
+    assert f"{done:.0f} of 15 runs reach" in section and f"{few:.0f} of 15 with" in section
+    assert f"p = {p:.1g})" in section
+    gains = compute_seed_gains()
+    found = scipy.stats.ttest_1samp(gains, 0)
+    low, high = found.confidence_interval()
+    text = f"scores {gains.mean():.0f} more ({low:.0f} to {high:.0f}, n = 5 seeds, "
+    assert f"{text}p = {found.pvalue:.2g})" in section
+
+
+def compute_seed_gains():
+    """Mean over frameworks of the score with weights of the batch minus of the memory, by seed."""
+    scores = {}
+    for run in load_runs(ROOT / "docs" / "imp_per_ddpg.parquet").runs:
+        replay = run.spec["replay"]
+        if replay["name"] == "imp":
+            score = Endpoint("auc").score(run.timesteps, run.results.mean(axis=1))
+            scores[replay.get("smallest", "memory"), run.id.framework, run.id.seed] = score
+    return np.array(
+        [
+            np.mean([scores["batch", one, s] - scores["memory", one, s] for one in FRAMEWORKS])
+            for s in range(5)
+        ]
+    )
 
 
 def sum_costs(row):
