@@ -273,7 +273,7 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
     if not _is_atari(task) or hp.conv_filters != LARGE_FILTERS:
         # The size of the first linear layer depends on the convolutions.
         for field in ("conv_filters", "hidden_sizes"):
-            t.reject_value(field, "only for four frames of 84 by 84: ppo_atari.py fixes its layers")
+            t.reject_value(field, "fixed by ppo_atari.py, for four frames of 84 by 84 only")
 
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:

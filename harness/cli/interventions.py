@@ -172,7 +172,7 @@ def _format_intervention(item: Intervention, trouble: str, whole: bool) -> str:
             parts.append(f"    in {piece.where}")
             parts.append(textwrap.indent(piece.find.rstrip(), "    - "))
             parts.append(textwrap.indent(piece.replace.rstrip() or "(nothing)", "    + "))
-        parts += [f"    then {probe} is {promised}" for probe, promised in item.answers.items()]
+        parts += [f"    probe {probe}: {promised}" for probe, promised in item.answers.items()]
     if trouble:
         parts.append(f"    CANNOT BE APPLIED: {trouble}")
     return "\n".join(parts)
