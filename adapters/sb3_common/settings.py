@@ -52,7 +52,7 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 
 def compute_first_update(hp: OffPolicy) -> int:
-    """Return the environment step of the first update, which follows the warm-up."""
+    """Return the environment steps at which the first update cycle after the warm-up ends."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
