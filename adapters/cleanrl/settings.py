@@ -28,11 +28,11 @@ from parallax.harness.contract.translation import AlgorithmSettings, ConfigTrans
 BUFFER_SETTING = "ReplayBuffer"
 """Setting for the class that replaces the script's buffer; it is not an argument of the script."""
 BUFFER_LOSS_SETTING = f"{BUFFER_SETTING}.huber_delta"
-"""Likewise for the error above which the loss that this buffer computes is linear."""
+"""Setting for the delta of the Huber loss that this buffer computes; not an argument either."""
 
 
 ScriptKind = Literal["continuous", "discrete", "images"]
-"""Tasks of a script: flat observations with actions of one kind, or images."""
+"""Tasks of a script: flat observations with continuous or discrete actions, or images."""
 
 
 def get_script_kind(task: Task) -> ScriptKind:
@@ -101,8 +101,8 @@ def translate_off_policy_fields(
         t: The translation.
         hp: Hyperparameters in unified units.
         context: The run.
-        delays: Fields that count critic steps from the first one on. The script waits for a
-            multiple in its count of environment steps.
+        delays: Fields that count critic steps from the first one. The script instead waits until
+            its number of environment steps is a multiple.
     """
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
@@ -114,10 +114,10 @@ def translate_off_policy_fields(
     t.declare_constant("gradient_steps", 1)
     for field in delays:
         if _counts_critic_steps(t, hp, field):
-            t.reject_value(field, "a count of environment steps")
+            t.reject_value(field, "counted in environment steps instead of critic steps")
         elif field == "policy_delay" and _logs_early(hp, field):
             why = "log the policy's loss at a multiple of 100 steps before its first update"
-            t.reject_value(field, f"a count of environment steps, and the script would {why}")
+            t.reject_value(field, f"counted in environment steps, and the script would {why}")
     t.declare_constant("adam_eps", 1e-8)
     t.declare_constant("hidden_sizes", (256, 256))
     t.declare_constant("bootstrap_truncation", True)
@@ -141,8 +141,8 @@ def finish_off_policy(
 ) -> NativeConfig:
     """Return the native settings, with the counts in which the script deviates.
 
-    The script's counter is one behind the transitions, and updates once it is above
-    learning-starts.
+    The script's step counter is one less than the number of transitions. Updates begin when it
+    exceeds learning-starts.
     """
     first = _next_multiple(hp.learning_starts + 1, hp.train_freq)
     update_schedule = hp.compute_update_schedule(context.steps, first)
@@ -161,14 +161,14 @@ def count_delayed_updates(
 
 
 def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool:
-    """Return whether a delay is patched because the script's counter hits other critic steps."""
+    """Return whether a delay is patched because the script would delay other critic steps."""
     delay, start = getattr(hp, field), hp.learning_starts
     in_cycles = (hp.train_freq, hp.gradient_steps) != (1, 1)
     return t.is_patchable(field) and (in_cycles or start % delay != 0 or _logs_early(hp, field))
 
 
 def _logs_early(hp: OffPolicy, field: str) -> bool:
-    """Return whether the script would log the policy's loss before there is one, and fail."""
+    """Return whether the script would log the policy's loss before it exists, and fail."""
     start = hp.learning_starts
     return _next_multiple(start, 100) < _next_multiple(start, getattr(hp, field))
 
@@ -202,7 +202,7 @@ ATARI_DEFAULTS: Mapping[str, Any] = {
 
 
 def couple_defaults_ppo(defaults: PPO, context: RunContext) -> PPO:
-    """Atari games have a script with defaults of its own."""
+    """Return the defaults of the Atari script for Atari games."""
     return dataclasses.replace(defaults, **ATARI_DEFAULTS) if _is_atari(context.task) else defaults
 
 
@@ -223,7 +223,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     if hp.rollout_steps % hp.minibatch_size:
         t.reject_value(
             "minibatch_size",
-            f"a count of minibatches: it must divide rollout_steps={hp.rollout_steps}",
+            f"a divisor of rollout_steps={hp.rollout_steps}: minibatches have equal sizes",
         )
     t.set_option("epochs", "update-epochs")
     t.set_option("gamma", "gamma")
@@ -235,7 +235,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         t.reject_value("value_clip_range", f"null or equal to clip_range={hp.clip_range}")
     t.set_option("normalize_advantage", "norm-adv")
     t.set_option("ent_coef", "ent-coef")
-    note = "times a further 1/2 in the script's value loss"
+    note = "multiplied by another 1/2 in the script's value loss"
     if context.converts_meanings:  # the schema's weight has no such factor
         t.set_option("vf_coef", "vf-coef", 2 * hp.vf_coef, note)
     else:
@@ -258,7 +258,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 
 def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
-    """Translate the layers, which scripts fix; the one for images takes Atari's frames only."""
+    """Translate the layers, which scripts hard-code; the image script takes only Atari frames."""
     if not task.image:
         t.declare_constant("hidden_sizes", (64, 64))
         if hp.conv_filters is not None:  # the patch would change no flat network
@@ -273,11 +273,11 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
     if not _is_atari(task) or hp.conv_filters != LARGE_FILTERS:
         # The size of the first linear layer depends on the convolutions.
         for field in ("conv_filters", "hidden_sizes"):
-            t.reject_value(field, "for four frames of 84 by 84 only: ppo_atari.py fixes its layers")
+            t.reject_value(field, "fixed by ppo_atari.py, for four frames of 84 by 84 only")
 
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the mean, bounded like the script's actions, or the likeliest discrete action."""
+    """Return the mean, clipped like the script's actions, or the most likely discrete action."""
     if context.task.image:
         agent = names["agent"]
         features = agent.network(observations / context.task.brightest)
@@ -303,7 +303,7 @@ TD3_NETWORKS = ("actor", "qf1", "qf2", "target_actor", "qf1_target", "qf2_target
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of TD3's script."""
     t.set_option("policy_learning_rate", "learning-rate")
-    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "the policy's learning-rate")
     t.set_option("exploration_noise", "exploration-noise", note="times half the action range")
     t.set_option("policy_delay", "policy-frequency")
     t.set_option("target_policy_noise", "policy-noise", note="times half the action range")
@@ -329,12 +329,12 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     """Return the arguments of SAC's script."""
     t.set_option("policy_learning_rate", "policy-lr")
     t.set_option("critic_learning_rate", "q-lr")
-    t.declare_tied("temperature_learning_rate", hp.critic_learning_rate, "shares q-lr")
-    t.set_option("policy_delay", "policy-frequency", note="made up for by as many steps at once")
+    t.declare_tied("temperature_learning_rate", hp.critic_learning_rate, "the critics' q-lr")
+    t.set_option("policy_delay", "policy-frequency", note="compensated by as many updates at once")
     t.convert_meaning("policy_delay", "one-policy-update-per-delay", unless=1)
     t.set_option("target_update_interval", "target-network-frequency")
     t.declare_constant("initial_temperature", 1.0, "autotune starts at log_alpha = 0")
-    t.declare_constant("target_entropy", None, "minus the number of actions")
+    t.declare_constant("target_entropy", None, "minus the number of action dimensions")
     t.convert_entropy_unit(context.task)
     translate_off_policy_fields(t, hp, context, ("policy_delay", "target_update_interval"))
     return finish_off_policy(
@@ -368,7 +368,7 @@ def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
     """Return the arguments of DDPG's script."""
     t.set_option("policy_learning_rate", "learning-rate")
-    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning-rate for both")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "the policy's learning-rate")
     t.declare_constant("policy_weight_decay", 0.0)
     t.declare_constant("critic_weight_decay", 0.0)
     t.declare_constant("exploration_noise_kind", "gaussian")
@@ -389,7 +389,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("learning_rate", "learning-rate")
     t.set_option("batch_size", "batch-size")
     t.set_option("buffer_size", "buffer-size")
-    note = "actions before it follow the schedule, too"
+    note = "actions before it also follow the epsilon schedule"
     t.set_option("learning_starts", "learning-starts", note=note)
     t.convert_meaning("learning_starts", "uniform-warmup", unless=0)
     if is_before_1_2():
@@ -401,11 +401,11 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("train_freq", "train-frequency")
     t.declare_constant("gradient_steps", 1)
     interval = hp.compute_target_interval(context.converts_meanings)
-    note = "" if interval == hp.target_update_interval else "once in an update cycle"
+    note = "" if interval == hp.target_update_interval else "once per update cycle"
     t.set_option("target_update_interval", "target-network-frequency", interval, note)
     t.set_option("exploration_initial", "start-e")
     t.set_option("exploration_final", "end-e")
-    note = "as a share of the run's steps"
+    note = "as a fraction of the run's steps"
     share = hp.exploration_steps / context.steps
     t.set_option("exploration_steps", "exploration-fraction", share, note)
     t.declare_constant("double_q", False)
@@ -422,18 +422,18 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 
 def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
-    t.declare_constant("conv_filters", None, "the script's network is its own")
+    t.declare_constant("conv_filters", None, "the script defines its own network")
     if context.task.image:
         raise SpecError(
-            f"env={context.task.env_id} shows images, for which framework=cleanrl has no script: "
-            "dqn.py builds linear layers for flat observations, and dqn_atari.py plays Atari's "
-            "emulator, asks it for lives and meanings of actions, and resizes frames to 84 by 84. "
+            f"env={context.task.env_id} has image observations, for which framework=cleanrl has no "
+            "script of DQN: dqn.py builds linear layers for flat observations, and dqn_atari.py "
+            "needs the Atari emulator's lives and action meanings and resizes frames to 84 by 84. "
             "Use framework=sb3, torchrl or tianshou, or another task."
         )
 
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
-    """Count updates, which come at multiples of their frequency in the script's counter."""
+    """Count updates, which run when the script's step counter is a multiple of the frequency."""
     every, interval = hp.train_freq, hp.compute_target_interval(context.converts_meanings)
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
     if hp.tau < 1:  # the target never equals the network
@@ -456,7 +456,7 @@ def _next_multiple(step: int, every: int) -> int:
 
 
 def predict_actions_dqn(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
-    """Return the action of the highest value."""
+    """Return the action with the highest value."""
     return names["q_network"](observations).argmax(dim=1).cpu().numpy()
 
 

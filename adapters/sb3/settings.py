@@ -51,7 +51,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     # SB3 ends the epochs at 1.5 times its target_kl (stable_baselines3/ppo/ppo.py).
     converts = hp.target_kl is not None and context.converts_meanings
     limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
-    t.set_option("target_kl", "target_kl", limit, "1.5 times it is the limit" if converts else "")
+    t.set_option("target_kl", "target_kl", limit, "SB3 stops at 1.5 times it" if converts else "")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     _translate_images(t, context, "ImageEncoder")
     if context.task.image:
@@ -67,7 +67,7 @@ def _convert_max_norm(max_grad_norm: float | None) -> float:
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.TD3`."""
     t.set_option("policy_learning_rate", "learning_rate")
-    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "the policy's learning_rate")
     settings.translate_action_noise(t, "gaussian", hp.exploration_noise)
     t.set_option("policy_delay", "policy_delay")
     t.set_option("target_policy_noise", "target_policy_noise")
@@ -88,17 +88,17 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     """Return the arguments of `stable_baselines3.SAC`."""
     t.set_option("policy_learning_rate", "learning_rate")
     for field in ("critic_learning_rate", "temperature_learning_rate"):
-        t.declare_tied(field, hp.policy_learning_rate, "one learning_rate for all three")
-    t.declare_constant("policy_delay", 1, "policy and temperature learn at each step")
-    t.set_option("target_update_interval", "target_update_interval", note="counted in each round")
+        t.declare_tied(field, hp.policy_learning_rate, "the policy's learning_rate")
+    t.declare_constant("policy_delay", 1, "policy and temperature are updated at every step")
+    t.set_option("target_update_interval", "target_update_interval", note="within an update cycle")
     if hp.gradient_steps % hp.target_update_interval:
         t.reject_value(
             "target_update_interval",
-            f"counted anew in each round: it must divide gradient_steps={hp.gradient_steps}",
+            f"a divisor of gradient_steps={hp.gradient_steps}: each update cycle counts from 0",
         )
     t.convert_meaning("target_update_interval", "targets-after-whole-interval", unless=1)
     settings.translate_temperature(t, hp)
-    # The first step moves targets; see `target_update_interval` in patches.yaml.
+    # The first step updates targets; see `target_update_interval` in patches.yaml.
     critic_steps = settings.count_critic_steps(hp, context)
     moves = math.ceil(critic_steps / hp.target_update_interval)
     return translate_off_policy(t, hp, context, target_updates=moves)
@@ -114,9 +114,9 @@ def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.DDPG`."""
     t.set_option("policy_learning_rate", "learning_rate")
-    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "one learning_rate for both")
+    t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "the policy's learning_rate")
     t.set_option("policy_weight_decay", "policy_kwargs.optimizer_kwargs.weight_decay")
-    t.declare_tied("critic_weight_decay", hp.policy_weight_decay, "one weight_decay for both")
+    t.declare_tied("critic_weight_decay", hp.policy_weight_decay, "the policy's weight_decay")
     settings.translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")
     t.declare_constant("policy_delay", 1)
@@ -135,7 +135,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         "policy_class",
         allowed=context.patch_constants,
         native={"DuelingPolicy": []},
-        note="heads with the last layer's size, in a policy class of one's own",
+        note="separate heads of the last layer's size, in Parallax's policy class",
     )
     _translate_images(t, context, "Convolutions")
     return translate_off_policy(
@@ -145,7 +145,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 def _translate_images(t: ConfigTranslator, context: RunContext, extractor: str) -> None:
     """Set this project's features extractor for images; SB3 divides images of bytes by 255."""
-    note = "in a features extractor of one's own"
+    note = "in Parallax's features extractor"
     t.set_conv_filters("policy_kwargs.features_extractor_kwargs.filters", context.task, note)
     if context.task.image:
         described: dict[str, Any] = {extractor: []}

@@ -24,7 +24,7 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
     steps_each = divide_among_envs(t, "train_freq", hp.train_freq, context.n_envs)
-    t.set_option("train_freq", "train_freq", steps_each, note="per copy of the environment")
+    t.set_option("train_freq", "train_freq", steps_each, note="per environment")
     t.set_option("gradient_steps", "gradient_steps")
     t.set_option("bootstrap_truncation", "replay_buffer_kwargs.handle_timeout_termination")
 
@@ -52,16 +52,14 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 
 def compute_first_update(hp: OffPolicy) -> int:
-    """Return the environment steps at the first end of an update cycle after the warm-up."""
+    """Return the environment steps at which the first update cycle after the warm-up ends."""
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
 def divide_among_envs(t: ConfigTranslator, field: str, transitions: int, n_envs: int) -> int:
     """Return transitions of all parallel environments as steps of each, as upstream counts."""
     if transitions % n_envs:
-        t.reject_value(
-            field, f"counted per copy of the environment: n_envs={n_envs} must divide it"
-        )
+        t.reject_value(field, f"a multiple of n_envs={n_envs}: steps are counted per environment")
     return transitions // n_envs
 
 
@@ -72,7 +70,7 @@ _NOISE_CLASSES = {
 
 
 def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> None:
-    """Translate exploration noise, upstream also a share of half the action range; 0 is none."""
+    """Translate exploration noise, upstream also in units of half the action range; 0 is none."""
     noise = {_NOISE_CLASSES[kind]: deviation} if deviation else None
     t.set_option("exploration_noise", "action_noise", noise)
 
@@ -86,13 +84,13 @@ def translate_temperature(t: ConfigTranslator, hp: SAC) -> None:
 
 
 def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
-    """Return, in upstream's format, a value that is constant or falls linearly to 0 in the run.
+    """Return, in upstream's format, a value that is constant or decays linearly to 0 in the run.
 
     Args:
         start: The value at the beginning.
         schedule: `constant` or `linear`.
-        lag: Length of a rollout as a share of the run, if the value falls after each rollout, to 0
-            after the last whole one. 0 if it falls from the start.
+        lag: Length of a rollout as a fraction of the run, if the value decays after each rollout,
+            to 0 after the last whole one. 0 if it decays from the start.
     """
     if schedule == "constant":
         return start
@@ -104,15 +102,15 @@ def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
 
 def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
     """Set the options of PPO that both frameworks have."""
-    # Upstream's schedules fall before a rollout's updates, the schema's after them.
+    # Upstream's schedules decay before a rollout's updates, the schema's after them.
     lag = hp.rollout_steps / context.steps if context.converts_meanings else 0.0
-    fall = "falls after each rollout" if lag else "falls before the first updates, too"
+    fall = "decays after each rollout" if lag else "decays before each rollout's updates"
     rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule, lag)
     t.set_option("learning_rate", "learning_rate", rate)
     note = fall if hp.learning_rate_schedule == "linear" else ""
     t.share_option("learning_rate_schedule", "learning_rate", note)
     steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
-    t.set_option("rollout_steps", "n_steps", steps_each, note="per copy of the environment")
+    t.set_option("rollout_steps", "n_steps", steps_each, note="per environment")
     t.set_option("minibatch_size", "batch_size")
     t.set_option("epochs", "n_epochs")
     t.set_option("gamma", "gamma")
@@ -139,16 +137,16 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
     """Set the options of DQN that both frameworks have."""
     t.set_option("learning_rate", "learning_rate")
     interval = hp.compute_target_interval(context.converts_meanings)
-    note = "" if interval == hp.target_update_interval else "once in an update cycle"
+    note = "" if interval == hp.target_update_interval else "once per update cycle"
     t.set_option("target_update_interval", "target_update_interval", interval, note)
     if hp.target_update_interval % context.n_envs:
         t.reject_value(
             "target_update_interval",
-            f"counted per copy of the environment: n_envs={context.n_envs} must divide it",
+            f"a multiple of n_envs={context.n_envs}: steps are counted per environment",
         )
     t.set_option("exploration_initial", "exploration_initial_eps")
     t.set_option("exploration_final", "exploration_final_eps")
-    note = "as a share of the run's steps"
+    note = "as a fraction of the run's steps"
     share = hp.exploration_steps / context.steps
     t.set_option("exploration_steps", "exploration_fraction", share, note)
     t.declare_constant("double_q", False)
@@ -158,12 +156,12 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
 def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
     """Return the number of copies to the target network.
 
-    Upstream copies it at multiples of the interval, also without an update since the last copy:
-    such a copy changes nothing and is not counted. See `_on_step` in stable_baselines3/dqn/dqn.py.
+    Upstream copies it at multiples of the interval, also if no update was made since the last
+    copy, which changes nothing and is not counted: `_on_step` in stable_baselines3/dqn/dqn.py.
     """
     every, interval = hp.train_freq, hp.compute_target_interval(context.converts_meanings)
     total, first = hp.compute_total_steps(context.steps), compute_first_update(hp)
-    if hp.tau < 1:  # the target never equals the network, so that every step moves it
+    if hp.tau < 1:  # the target never equals the network, so every target update changes it
         return max(0, total // interval - first // interval)
     moves = {update // interval + 1 for update in range(first, total + 1, every)}
     return sum(move * interval <= total for move in moves)

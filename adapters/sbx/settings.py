@@ -38,7 +38,7 @@ def translate_off_policy(
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of `sbx.PPO`."""
     settings.translate_rollout_fields(t, hp, context)
-    t.declare_constant("value_clip_range", None, "sbx takes clip_range_vf and does not use it")
+    t.declare_constant("value_clip_range", None, "sbx ignores clip_range_vf")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
     t.set_option("vf_coef", "vf_coef")
@@ -46,7 +46,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("max_grad_norm", "max_grad_norm", norm, "inf is off")
     t.convert_meaning("max_grad_norm", "joint-grad-clip")  # one limit for each network upstream
     t.convert_meaning("value_clip_range", "larger-value-loss")
-    t.declare_constant("target_kl", None, "sbx's target_kl steers the learning rate instead")
+    t.declare_constant("target_kl", None, "sbx's target_kl adapts the learning rate instead")
     t.set_option("adam_eps", "policy_kwargs.optimizer_kwargs.eps")
     _translate_images(t, hp, context)
     return settings.finish_on_policy(t, hp, context)
@@ -62,10 +62,10 @@ def _translate_images(t: ConfigTranslator, hp: PPO, context: RunContext) -> None
         "inner_sizes": list(hp.hidden_sizes[:-1]),
         "brightest": context.task.brightest,
     }
-    note = "in a features extractor of one's own"
+    note = "in Parallax's features extractor"
     extractor = "policy_kwargs.features_extractor_class"
     t.set_option("conv_filters", extractor, {"ImageEncoder": described}, note)
-    note = "shared: sbx sets both copies equal after each step of either"
+    note = "shared: sbx synchronizes both copies after each step of either network"
     t.set_option(
         "hidden_sizes",
         "policy_kwargs.features_extractor_kwargs.features_dim",
@@ -79,7 +79,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     settings.translate_action_noise(t, "gaussian", hp.exploration_noise)
-    t.set_option("policy_delay", "policy_delay", note="of the policy; targets move at each step")
+    t.set_option("policy_delay", "policy_delay", note="of the policy, not of target networks")
     t.convert_meaning("policy_delay", "delayed-target-update", unless=1)
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
@@ -100,7 +100,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     rate = hp.policy_learning_rate
-    t.declare_tied("temperature_learning_rate", rate, "the learning_rate of the policy")
+    t.declare_tied("temperature_learning_rate", rate, "the policy's learning_rate")
     t.set_option("policy_delay", "policy_delay", note="of policy and temperature")
     t.declare_constant("target_update_interval", 1)
     settings.translate_temperature(t, hp)
@@ -113,7 +113,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.set_option("policy_learning_rate", "learning_rate")
     t.set_option("critic_learning_rate", "qf_learning_rate")
     for field in ("policy_weight_decay", "critic_weight_decay"):
-        t.declare_constant(field, 0.0, "optax.adam has none")
+        t.declare_constant(field, 0.0, "optax.adam has no weight decay")
     settings.translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")
     t.declare_constant("policy_delay", 1)
@@ -131,11 +131,11 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         "hidden_sizes",
         "policy_kwargs.net_arch",
         list(hp.hidden_sizes),
-        note="two layers of one width: sbx reads the first number alone",
+        note="two layers of equal width: sbx reads only the first number",
     )
     # The heads of dueling networks replace the last layer.
     if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1 or hp.dueling:
-        t.reject_value("hidden_sizes", "two layers of one width, such as [64,64]")
+        t.reject_value("hidden_sizes", "two layers of equal width, such as [64,64]")
     return translate_off_policy(
         t, hp, context, target_updates=settings.count_dqn_target_updates(hp, context)
     )

@@ -1,8 +1,8 @@
 """Unified hyperparameters to the arguments of skrl's classes, a function per algorithm.
 
 Settings are named `Class.argument`. Options without a hyperparameter are set as well, so that
-`run.json` lists them: to the values of skrl's Gymnasium examples, or off where the study decides
-(a learning rate that follows the KL divergence, scaled observations and values, decaying noise).
+`run.json` lists them. They have the values of skrl's Gymnasium examples, or are off where the study
+decides (KL-adaptive learning rate, scaled observations and values, decaying noise).
 `adapters.skrl.agents` builds what the settings describe.
 """
 
@@ -27,8 +27,8 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
 
 
 NORMAL_INIT = {"method_name": "normal_", "mean": 0.0, "std": 0.1}
-"""Initialisation of all parameters, biases too, in the examples with a replay buffer."""
-ACTION_UNITS_NOTE = "in units of the action"
+"""Initialization of all weights and biases in the examples with a replay buffer."""
+ACTION_UNITS_NOTE = "in action units"
 
 
 def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
@@ -42,9 +42,9 @@ def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Translate the networks' sizes and the epsilon of their optimizers."""
+    """Translate the hidden sizes of networks and Adam's epsilon."""
     t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
-    t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's own; no option")
+    t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's default; no option")
 
 
 def translate_off_policy_fields(
@@ -53,22 +53,22 @@ def translate_off_policy_fields(
     """Translate the options that off-policy algorithms share; `cfg` is their class of options.
 
     Raises:
-        SpecError: The environments' steps do not fill an update cycle; no patch changes that.
+        SpecError: An update cycle is not a multiple of n_envs; no patch changes that.
     """
     n_envs = context.n_envs
     if hp.train_freq % n_envs:
-        why = f"skrl's agents step all copies together: n_envs={n_envs} must divide it."
+        why = f"skrl steps all environments together. Use a multiple of n_envs={n_envs}."
         raise SpecError(f"hyperparameters.train_freq={hp.train_freq}: {why}")
-    # Without replacement skrl draws fewer transitions than that while fewer are stored.
+    # Without replacement, skrl's minibatches are smaller while fewer transitions are stored.
     is_short = min(hp.learning_starts, t.value("buffer_size")) < t.value("batch_size")
     replaces = context.converts_meanings and is_short
-    note = "with replacement" if replaces else "fewer while fewer are stored"
+    note = "with replacement" if replaces else "smaller while fewer transitions are stored"
     t.set_option("batch_size", f"{cfg}.batch_size", note=note)
-    note = "times the environments" if n_envs > 1 else ""
+    note = "times n_envs" if n_envs > 1 else ""
     rows = max(t.value("buffer_size") // n_envs, 1)
     t.set_option("buffer_size", "RandomMemory.memory_size", rows, note)
     t.declare_rounded("buffer_size", rows * n_envs)
-    # Steps are counted from 0, and the first update comes after the step of that number.
+    # Steps are counted from 0, and the first update follows the step with this number.
     warm_up = math.ceil(hp.learning_starts / n_envs)
     first = max(warm_up - 1, 0)
     t.set_option("learning_starts", f"{cfg}.learning_starts", first, "counted from 0")
@@ -81,7 +81,7 @@ def translate_off_policy_fields(
     t.set_option("tau", f"{cfg}.polyak")
     t.set_option("gamma", f"{cfg}.discount_factor")
     t.set_option("gradient_steps", f"{cfg}.gradient_steps")
-    t.declare_constant("bootstrap_truncation", True, "the memory keeps what was terminated only")
+    t.declare_constant("bootstrap_truncation", True, "the memory stores terminations only")
     translate_networks(t)
 
 
@@ -101,17 +101,17 @@ def translate_actor_critic_fields(
     t.set_option(rates[0], option, [t.value(rate) for rate in rates], rate_names)
     for rate in rates[1:]:
         t.share_option(rate, option)
-    t.declare_constant("train_freq", context.n_envs, "the agents update after each step")
+    t.declare_constant("train_freq", context.n_envs, "agents update after every step")
     t.set_extra_options(**{f"{cfg}.grad_norm_clip": 0})
     disable_other_options(t, cfg, "learning_rate_scheduler")
 
 
 def compute_half_range(t: ConfigTranslator, context: RunContext, field: str) -> float:
-    """Return a share of half the action range in units of the action."""
+    """Return half the action range, the factor from unified units to action units."""
     task = context.task
     halves = {(high - low) / 2 for low, high in zip(task.action_low, task.action_high, strict=True)}
     if len(halves) > 1 and t.value(field):
-        t.reject_value(field, "one deviation for all actions, and their ranges differ: use 0")
+        t.reject_value(field, "one value for all actions, but their ranges differ: use 0")
     return max(halves)
 
 
@@ -129,7 +129,7 @@ def translate_gaussian_noise(
 def finish_off_policy(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, first_update: int | None = None
 ) -> NativeConfig:
-    """Return the native settings of a run whose steps are rounded up to steps of all copies."""
+    """Return the native settings; steps are rounded up to a multiple of the environments."""
     n_envs = context.n_envs
     taken = -(-context.steps // n_envs)
     warm_up = min(math.ceil(hp.learning_starts / n_envs), taken) * n_envs
@@ -147,7 +147,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     _translate_schedule(t, hp, context)
     n_envs = context.n_envs
     rounds = hp.rollout_steps // n_envs
-    note = "times the environments" if n_envs > 1 else ""
+    note = "times n_envs" if n_envs > 1 else ""
     t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts", rounds, note)
     if hp.rollout_steps % n_envs:
         t.reject_value("rollout_steps", f"a multiple of n_envs={n_envs}")
@@ -159,31 +159,30 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         math.ceil(hp.rollout_steps / hp.minibatch_size),
     )
     if hp.rollout_steps % hp.minibatch_size:
-        why = f"a number of equal minibatches: it must divide rollout_steps={hp.rollout_steps}"
+        why = f"a divisor of rollout_steps={hp.rollout_steps}: minibatches have equal sizes"
         t.reject_value("minibatch_size", why)
     t.set_option("epochs", f"{PPO_CFG_NAME}.learning_epochs")
     t.set_option("gamma", f"{PPO_CFG_NAME}.discount_factor")
     t.set_option("gae_lambda", f"{PPO_CFG_NAME}.gae_lambda")
     t.set_option("clip_range", f"{PPO_CFG_NAME}.ratio_clip")
     t.declare_constant("clip_range_schedule", "constant")
-    clip, note = hp.value_clip_range or 0, "the clipped prediction alone; 0 is off"
+    clip, note = hp.value_clip_range or 0, "only the clipped prediction; 0 is off"
     t.set_option("value_clip_range", f"{PPO_CFG_NAME}.value_clip", clip, note)
     t.convert_meaning("value_clip_range", "larger-value-loss")
     t.declare_constant("normalize_advantage", True, "over the whole rollout")
     t.convert_meaning("normalize_advantage", "minibatch-advantage-normalization", unless=False)
     t.set_option("ent_coef", f"{PPO_CFG_NAME}.entropy_loss_scale")
     t.set_option("vf_coef", f"{PPO_CFG_NAME}.value_loss_scale", note="times the mean squared error")
-    t.set_option(
-        "max_grad_norm", f"{PPO_CFG_NAME}.grad_norm_clip", hp.max_grad_norm or 0, "0 is off"
-    )
-    note = "ends this epoch, and not those after it; 0 is off"
+    norm = hp.max_grad_norm or 0
+    t.set_option("max_grad_norm", f"{PPO_CFG_NAME}.grad_norm_clip", norm, "0 is off")
+    note = "ends only the current epoch; 0 is off"
     t.set_option("target_kl", f"{PPO_CFG_NAME}.kl_threshold", hp.target_kl or 0, note)
     t.convert_meaning("target_kl", "kl-stop-ends-rollout")
-    note = "time_limit_bootstrap; without it advantages go on into the next episode"
+    note = "time_limit_bootstrap; without it, advantages continue into the next episode"
     t.declare_constant("bootstrap_truncation", True, note)
     t.set_extra_options(**{f"{PPO_CFG_NAME}.time_limit_bootstrap": True})
     disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
-    t.set_conv_filters("models.conv_filters", context.task, "in a model of one's own, shared")
+    t.set_conv_filters("models.conv_filters", context.task, "in Parallax's model, shared")
     translate_networks(t)
     taken = -(-context.steps // n_envs)
     return t.finish(taken * n_envs, framework_steps=taken)
@@ -193,7 +192,7 @@ def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> No
     epochs = max(context.steps // hp.rollout_steps, 1) * hp.epochs
     linear = hp.learning_rate_schedule == "linear"
     option = f"{PPO_CFG_NAME}.learning_rate_scheduler"
-    note = "lowered after each epoch" if linear else ""
+    note = "decays after each epoch" if linear else ""
     t.set_option("learning_rate_schedule", option, "LinearLR" if linear else None, note)
     t.convert_meaning("learning_rate_schedule", "lr-decay-per-rollout", unless="constant")
     to_zero = {"start_factor": 1.0, "end_factor": 0.0, "total_iters": epochs}
@@ -231,7 +230,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     t.declare_constant("target_update_interval", 1)
     t.set_option("initial_temperature", f"{SAC_CFG_NAME}.initial_entropy_value")
     entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
-    note = "of actions in their own units, before the bounds"
+    note = "for actions in the task's units, before clipping"
     t.set_option("target_entropy", f"{SAC_CFG_NAME}.target_entropy", float(entropy), note)
     t.convert_entropy_unit(context.task)
     t.set_extra_options(**{f"{SAC_CFG_NAME}.learn_entropy": True})
@@ -242,7 +241,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
 
 DDPG_CFG_NAME = "DDPG_CFG"
 OU_THETA, OU_TIME_STEP = 0.15, 0.01
-"""Of the schema's process; skrl's has a time step of 1, so its options include the step."""
+"""Parameters of the schema's process; skrl's has a time step of 1, so its options include ours."""
 
 
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
@@ -253,7 +252,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
         _translate_ou_noise(t, hp, context)
     t.share_option("exploration_noise_kind", f"{DDPG_CFG_NAME}.exploration_noise")
     for field in ("policy_weight_decay", "critic_weight_decay"):
-        t.declare_constant(field, 0.0, "torch.optim.Adam's own; no option")
+        t.declare_constant(field, 0.0, "torch.optim.Adam's default; no option")
     t.declare_constant("policy_delay", 1)
     translate_actor_critic_fields(
         t, hp, context, DDPG_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
@@ -268,7 +267,7 @@ def _translate_ou_noise(t: ConfigTranslator, hp: DDPG, context: RunContext) -> N
         "sigma": sigma * OU_TIME_STEP**0.5,
         "base_scale": 1.0,
     }
-    note = f"{ACTION_UNITS_NOTE}; it goes on over the ends of episodes"
+    note = f"{ACTION_UNITS_NOTE}; the process continues across episode ends"
     t.set_option("exploration_noise", f"{DDPG_CFG_NAME}.exploration_noise_kwargs", kwargs, note)
     t.set_extra_options(
         **{f"{DDPG_CFG_NAME}.exploration_noise": "OrnsteinUhlenbeckNoise" if sigma else None}
@@ -284,15 +283,15 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.reject_images(context.task)
     n_envs = context.n_envs
     t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
-    t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "an agent of its own")
+    t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "a separate agent class")
     every = hp.train_freq // n_envs
-    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", every, "from the first step on")
+    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", every, "from the first step")
     interval = hp.target_interval_in_updates()
     t.set_option(
         "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
     )
-    # The gradient steps of an update cycle have no environment steps between them: other frameworks
-    # move the target after the cycle at most, skrl's counter would move it in the middle.
+    # An update cycle has no environment steps between its gradient steps. Other frameworks update
+    # the target at most once per cycle, at its end; skrl's counter would also do so within a cycle.
     if interval is None or hp.target_update_interval % hp.train_freq:
         t.reject_value(
             "target_update_interval",
@@ -302,10 +301,10 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
     steps = hp.exploration_steps if n_envs == 1 else hp.exploration_steps / n_envs
     falling = [hp.exploration_initial, hp.exploration_final, steps]
-    t.set_option("exploration_initial", scheduler, falling, "a function made of these")
+    t.set_option("exploration_initial", scheduler, falling, "a function of these values")
     t.share_option("exploration_final", scheduler)
     t.share_option("exploration_steps", scheduler)
-    note = "the models' own heads, each with the last layer's size"
+    note = "separate heads of the last layer's size, in Parallax's models"
     t.emulate_option("dueling", "models.dueling", hp.dueling or None, note)
     t.declare_constant("huber_delta", None, "the mean squared error")
     t.declare_constant("max_grad_norm", None)

@@ -36,7 +36,7 @@ def translate_off_policy_fields(
 ) -> None:
     """Translate the options that off-policy algorithms share; `name` is Tianshou's class."""
     t.set_option("batch_size", "OffPolicyTrainerParams.batch_size")
-    note = "shared out among copies of the environment" if context.n_envs > 1 else ""
+    note = "divided among environments" if context.n_envs > 1 else ""
     t.set_option("buffer_size", "ReplayBuffer.size", note=note)
     frames = hp.train_freq
     warm_up, _ = count_steps(hp, context)
@@ -55,7 +55,7 @@ def translate_off_policy_fields(
 def translate_actor_critic_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
 ) -> None:
-    """Translate the same for actor-critics, with targets that move by tau."""
+    """Translate the same for actor-critics, with targets that are updated by tau."""
     t.set_option("policy_learning_rate", "AdamOptimizerFactory(policy).lr")
     t.set_option("critic_learning_rate", "AdamOptimizerFactory(critic).lr")
     t.set_option("tau", f"{name}.tau")
@@ -89,7 +89,7 @@ def count_steps(hp: OffPolicy, context: RunContext) -> tuple[int, int]:
 
 
 def translate_networks(t: ConfigTranslator) -> None:
-    """Translate the networks' sizes and the epsilon of their optimizers."""
+    """Translate the hidden sizes of networks and Adam's epsilon."""
     t.set_option("adam_eps", "AdamOptimizerFactory.eps")
     t.set_option("hidden_sizes", "Net.hidden_sizes", list(t.value("hidden_sizes")))
     t.declare_constant("bootstrap_truncation", True)
@@ -100,7 +100,7 @@ def require_divisible_by_envs(
 ) -> None:
     """Raise an error for values that are not divisible by the number of environments."""
     if transitions % context.n_envs:
-        t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
+        t.reject_value(field, f"a multiple of n_envs={context.n_envs}: environments step together")
 
 
 def finish_translation(
@@ -129,17 +129,17 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     if context.converts_meanings:
         fall = context.steps // hp.rollout_steps * hp.rollout_steps
     factory = {"LRSchedulerFactoryLinear": [1, fall, hp.rollout_steps]} if linear else None
-    note = "lowered after each rollout" if linear else ""
+    note = "decays after each rollout" if linear else ""
     t.set_option("learning_rate_schedule", "with_lr_scheduler_factory", factory, note)
     require_divisible_by_envs(t, "rollout_steps", hp.rollout_steps, context)
     t.set_option("rollout_steps", "OnPolicyTrainerParams.collection_step_num_env_steps")
     t.set_option("minibatch_size", "OnPolicyTrainerParams.batch_size")
     if hp.rollout_steps % hp.minibatch_size:
-        reason = "the last minibatch takes the remainder too, so it must divide"
+        reason = f"a divisor of rollout_steps={hp.rollout_steps}"
         t.reject_value(
-            "minibatch_size", f"a size that varies: {reason} rollout_steps={hp.rollout_steps}"
+            "minibatch_size", f"{reason}: else the last minibatch has the remainder, too"
         )
-    note = "advantages are computed anew in each"
+    note = "advantages are recomputed in each epoch"
     t.set_option("epochs", "OnPolicyTrainerParams.update_step_num_repetitions", note=note)
     t.set_option("gamma", "PPO.gamma")
     t.set_option("gae_lambda", "PPO.gae_lambda")
@@ -150,22 +150,22 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "training_fn.clip_range_steps",
         allowed=context.patch_constants,
         native=fall,
-        note="through training_fn, lowered after each rollout",
+        note="through training_fn, decays after each rollout",
     )
     falls = hp.clip_range_schedule == "linear"
     clips = hp.value_clip_range is not None
-    note = "around the predictions at the start of an epoch" if clips else ""
+    note = "around the predictions at the start of each epoch" if clips else ""
     t.set_option("value_clip_range", "PPO.value_clip", clips, note)
     if clips and (falls or hp.value_clip_range != hp.clip_range):
-        reason = f"the range of the ratios: null or equal to clip_range={hp.clip_range}"
+        reason = f"the clip range of the ratio: null or equal to clip_range={hp.clip_range}"
         t.reject_value("value_clip_range", f"{reason}, which is constant")
     t.set_option("normalize_advantage", "PPO.advantage_normalization", note="per minibatch")
     t.set_option("ent_coef", "PPO.ent_coef")
     t.set_option("vf_coef", "PPO.vf_coef", note="times the mean squared error")
     t.set_option("max_grad_norm", "PPO.max_grad_norm")
-    t.declare_constant("target_kl", None, "no early end of the epochs")
+    t.declare_constant("target_kl", None, "no early stopping")
     t.set_extra_options(**{"PPO.recompute_advantage": True, "ReplayBuffer.size": hp.rollout_steps})
-    t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own, shared")
+    t.set_conv_filters("Convolutions.filters", context.task, "in Parallax's network, shared")
     translate_networks(t)
     return finish_translation(
         t, "OnPolicyTrainerParams", total, 0, hp.compute_update_schedule(total)
@@ -174,12 +174,12 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.TD3` and its components."""
-    t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not cut")
-    t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update on")
+    t.set_option("exploration_noise", "GaussianNoise.sigma", note="stored actions are not clipped")
+    t.set_option("policy_delay", "TD3.update_actor_freq", note="counted from the first update")
     t.convert_meaning("policy_delay", "delay-from-the-second-update", unless=1)
     # Upstream does not clip if noise_clip is 0.
     noise = hp.target_policy_noise if hp.target_noise_clip else 0.0
-    note = "target actions are not cut"
+    note = "target actions are not clipped"
     t.set_option("target_policy_noise", "TD3.policy_noise", noise, note)
     t.set_option("target_noise_clip", "TD3.noise_clip")
     translate_actor_critic_fields(t, hp, context, "TD3")
@@ -192,12 +192,12 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.SAC` and its components."""
     t.set_option("temperature_learning_rate", "AdamOptimizerFactory(alpha).lr")
-    t.declare_constant("policy_delay", 1, "policy and temperature learn at each step")
+    t.declare_constant("policy_delay", 1, "policy and temperature are updated at every step")
     t.declare_constant("target_update_interval", 1)
     log_alpha = math.log(hp.initial_temperature)
-    t.set_option("initial_temperature", "AutoAlpha.log_alpha", log_alpha, note="its logarithm")
+    t.set_option("initial_temperature", "AutoAlpha.log_alpha", log_alpha, note="as its logarithm")
     entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
-    note = "of actions scaled to +-1"
+    note = "for actions scaled to the range from -1 to 1"
     t.set_option("target_entropy", "AutoAlpha.target_entropy", float(entropy), note)
     translate_actor_critic_fields(t, hp, context, "SAC")
     return finish_off_policy(t, hp, context)
@@ -209,7 +209,7 @@ NOISE_CLASSES = {"gaussian": "GaussianNoise", "ornstein-uhlenbeck": "OUNoise"}
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.DDPG` and its components."""
     name = f"{NOISE_CLASSES[hp.exploration_noise_kind]}.sigma"
-    t.set_option("exploration_noise", name, note="stored actions are not cut")
+    t.set_option("exploration_noise", name, note="stored actions are not clipped")
     t.share_option("exploration_noise_kind", name)
     t.set_option("policy_weight_decay", "AdamOptimizerFactory(policy).weight_decay")
     t.set_option("critic_weight_decay", "AdamOptimizerFactory(critic).weight_decay")
@@ -223,7 +223,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()
-    note = "in gradient steps; before the update"
+    note = "in gradient steps; updated before the gradient step"
     t.set_option("target_update_interval", "DQN.target_update_freq", interval or 1, note)
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
     if interval is None or (is_within_cycle and context.converts_meanings):
@@ -233,7 +233,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
             f"{hp.gradient_steps} in {hp.train_freq} environment steps",
         )
     t.set_option("exploration_initial", "DiscreteQLearningPolicy.eps_training")
-    note = "through training_fn, as upstream's Atari example"
+    note = "through training_fn, as in upstream's Atari example"
     t.emulate_option("exploration_final", "training_fn.final", note=note)
     t.emulate_option("exploration_steps", "training_fn.steps", note=note)
     t.set_extra_options(**{"training_fn.initial": hp.exploration_initial})
@@ -243,16 +243,14 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_extra_options(**more)
     t.set_option("double_q", "DQN.is_double")
     t.set_option(
-        "dueling", "Net.dueling_param", hp.dueling, note="heads with the last layer's size"
+        "dueling", "Net.dueling_param", hp.dueling, note="separate heads of the last layer's size"
     )
     t.set_option("huber_delta", "DQN.huber_loss_delta")
     if hp.huber_delta is not None and not context.replay.is_uniform:
         asked = f"replay={context.replay.name}"
-        t.reject_value(
-            "huber_delta", f"a loss that leaves importance weights out: {asked} needs null"
-        )
+        t.reject_value("huber_delta", f"a loss without importance weights: {asked} needs null")
     t.declare_constant("max_grad_norm", None)
-    t.set_conv_filters("Convolutions.filters", context.task, "in a network of one's own")
+    t.set_conv_filters("Convolutions.filters", context.task, "in Parallax's network")
     translate_off_policy_fields(t, hp, context, "DQN")
     updates = make_update_schedule(hp, context).total_gradient_steps
     if is_within_cycle and context.patch_constants:

@@ -84,26 +84,26 @@ def emulate_in_loop(t: ConfigTranslator, context: RunContext, field: str, consta
         constant,
         f"loop.{field}",
         allowed=context.patch_constants,
-        note="in this adapter's loop",
+        note="in the adapter's loop",
     )
 
 
 def translate_periodic_targets(
     t: ConfigTranslator, hp: PeriodicTargetUpdates, context: RunContext
 ) -> dict[str, Any]:
-    """Translate targets that move at intervals, to TorchRL's `HardUpdate` if it suffices."""
-    # HardUpdate copies several times within an update cycle, which has no environment step inside.
+    """Translate targets that are updated at intervals, to TorchRL's `HardUpdate` if possible."""
+    # HardUpdate counts gradient steps, so it can copy several times within an update cycle.
     is_within_cycle = hp.target_update_interval % hp.train_freq != 0
     is_soft = t.value("tau") < 1 and context.patch_constants
     if is_soft or (is_within_cycle and context.converts_meanings):
-        note = "in this adapter's loop"
+        note = "in the adapter's loop"
         t.emulate_option("target_update_interval", "loop.target_update_interval", note=note)
         translate_soft_targets(t)
         return {}
     t.declare_constant("tau", 1.0)
     interval = hp.target_interval_in_updates()
-    # HardUpdate (torchrl/objectives/utils.py) copies at one call more than its interval.
-    note = "in gradient steps, one less than there are between copies"
+    # HardUpdate (torchrl/objectives/utils.py) copies once in interval + 1 calls.
+    note = "in gradient steps, minus one"
     name = "HardUpdate.value_network_update_interval"
     t.set_option("target_update_interval", name, (interval or 1) - 1, note)
     if interval is None:
@@ -118,7 +118,7 @@ def translate_periodic_targets(
 
 
 def translate_soft_targets(t: ConfigTranslator) -> None:
-    """Translate targets that move by tau with each update."""
+    """Translate targets that are updated by tau at each update."""
     old_weight = 1 - t.value("tau")
     t.set_option("tau", "SoftUpdate.eps", old_weight, note="weight of the old target, 1 - tau")
 
@@ -126,7 +126,7 @@ def translate_soft_targets(t: ConfigTranslator) -> None:
 def translate_to_action_units(
     t: ConfigTranslator, context: RunContext, field: str, name: str
 ) -> None:
-    """Translate a share of half the action range to action units, as in TorchRL."""
+    """Translate a value in units of half the action range to action units, as in TorchRL."""
     half = compute_half_range(context.task)
     t.set_option(field, name, t.value(field) * (1.0 if half is None else half), "in action units")
     if half is None:
@@ -145,7 +145,7 @@ def round_up_to_batches(
 ) -> int:
     """Return the transitions of the whole run, rounded up to whole batches."""
     if frames_per_batch % context.n_envs:
-        t.reject_value(field, f"collected over all copies: n_envs={context.n_envs} must divide it")
+        t.reject_value(field, f"a multiple of n_envs={context.n_envs}: environments step together")
     total = math.ceil(context.steps / frames_per_batch) * frames_per_batch
     t.set_extra_options(**{"Collector.total_frames": total})
     return total
@@ -156,27 +156,27 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("learning_rate", "Adam.lr")
     linear = hp.learning_rate_schedule == "linear"
     fall = "at each minibatch"
-    if context.converts_meanings:  # the schema's schedules fall after a rollout's updates
-        fall = "after each rollout, in this adapter's loop"
+    if context.converts_meanings:  # the schema's schedules decay after a rollout's updates
+        fall = "after each rollout, in the adapter's loop"
         t.set_extra_options(**{"loop.anneal_after_rollouts": True})
     t.set_option("learning_rate_schedule", "script.anneal_lr", linear, note=fall)
     t.set_option("rollout_steps", "Collector.frames_per_batch")
     uneven = hp.rollout_steps % hp.minibatch_size
     note = "each epoch's last minibatch is smaller" if uneven else ""
     t.set_option("minibatch_size", "TensorDictReplayBuffer.batch_size", note=note)
-    t.set_option("epochs", "script.ppo_epochs", note="advantages are computed anew in each")
+    t.set_option("epochs", "script.ppo_epochs", note="advantages are recomputed in each epoch")
     t.set_option("gamma", "GAE.gamma")
     t.set_option("gae_lambda", "GAE.lmbda")
     t.set_option("clip_range", "ClipPPOLoss.clip_epsilon")
     linear = hp.clip_range_schedule == "linear"
     note = f"{fall}, also with a constant learning rate" if linear else ""
     t.set_option("clip_range_schedule", "script.anneal_clip_epsilon", linear, note)
-    note = "around the predictions at the start of an epoch" if hp.value_clip_range else ""
+    note = "around the predictions at the start of each epoch" if hp.value_clip_range else ""
     t.set_option("value_clip_range", "ClipPPOLoss.clip_value", note=note)
     t.set_option("normalize_advantage", "ClipPPOLoss.normalize_advantage", note="per minibatch")
     t.set_option("ent_coef", "ClipPPOLoss.entropy_coeff")
     t.set_option("vf_coef", "ClipPPOLoss.critic_coeff", note="times the mean squared error")
-    note = "torch's, over all parameters; upstream's script does not clip"
+    note = "PyTorch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     emulate_in_loop(t, context, "target_kl", None)
     t.set_option("adam_eps", "Adam.eps")
@@ -196,7 +196,7 @@ TD3_NOISE_NAMES = {
 
 
 def couple_defaults_td3(defaults: TD3, context: RunContext) -> TD3:
-    """Return the defaults with noise, upstream in action units, as shares of half the range."""
+    """Return the defaults with noise in units of half the action range; upstream: action units."""
     half = compute_half_range(context.task)
     if half is None:
         return defaults
@@ -232,7 +232,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     emulate_in_loop(t, context, "target_update_interval", 1)
     t.set_option("initial_temperature", "SACLoss.alpha_init")
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
-    t.set_option("target_entropy", "SACLoss.target_entropy", entropy, "of actions in own units")
+    t.set_option("target_entropy", "SACLoss.target_entropy", entropy, "for actions in task units")
     t.convert_entropy_unit(context.task)
     translate_soft_targets(t)
     return translate_off_policy(t, hp, context)
@@ -245,7 +245,7 @@ DDPG_NOISE_NAMES = {
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
-    """Return the defaults with noise, upstream in action units, as a share of half the range."""
+    """Return the defaults with noise in units of half the action range; upstream: action units."""
     half = compute_half_range(context.task)
     if half is None:
         return defaults
@@ -261,9 +261,9 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     name = DDPG_NOISE_NAMES[hp.exploration_noise_kind]
     translate_to_action_units(t, context, "exploration_noise", name)
     process = hp.exploration_noise_kind == "ornstein-uhlenbeck"
-    note = "shrinks to a tenth over the first 1,000,000 steps" if process else ""
+    note = "decays to a tenth over the first 1,000,000 steps" if process else ""
     if process and context.converts_meanings:
-        note = "of constant size"
+        note = "does not decay"
         t.set_extra_options(**{"OrnsteinUhlenbeckProcessModule.eps_end": 1.0})
     t.share_option("exploration_noise_kind", name, note)
     emulate_in_loop(t, context, "policy_delay", 1)
@@ -280,7 +280,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     counts = translate_periodic_targets(t, hp, context)
     t.set_option("exploration_initial", "EGreedyModule.eps_init")
     t.set_option("exploration_final", "EGreedyModule.eps_end")
-    note = "lowered after each batch of the collector"
+    note = "decays after each batch of the collector"
     t.set_option("exploration_steps", "EGreedyModule.annealing_num_steps", note=note)
     t.set_extra_options(**{"script.anneals_within_batch": context.converts_meanings})
     t.set_option("double_q", "DQNLoss.double_dqn")
@@ -289,20 +289,20 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("huber_delta", "DQNLoss.loss_function", loss_function)
     if hp.huber_delta not in LOSS_FUNCTIONS:
         t.reject_value("huber_delta", "null or 1.0")
-    note = "torch's, over all parameters; upstream's script does not clip"
+    note = "PyTorch's, over all parameters; upstream's script does not clip"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     t.set_conv_filters("ConvNet.num_cells", context.task)
     return translate_off_policy(t, hp, context, **counts)
 
 
-R2D2_NOTE = "this adapter's loop; TorchRL ships no R2D2"
+R2D2_NOTE = "in the adapter's loop; TorchRL has no R2D2"
 
 
 def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> NativeConfig:
     """Return the arguments of TorchRL's components, and of the loop around them.
 
     Raises:
-        SpecError: A value cannot be honoured, or the sum tree is not installed.
+        SpecError: A value is not supported, or the sum tree is not installed.
     """
     if missing := explain_missing_sum_tree():
         raise SpecError(f"framework=torchrl algorithm=r2d2: {missing}.")
@@ -313,13 +313,13 @@ def translate_r2d2(t: ConfigTranslator, hp: R2D2, context: RunContext) -> Native
     for field in ("burn_in", "head_sizes", *_R2D2_LOOP_FIELDS):
         native = list(hp.head_sizes) if field == "head_sizes" else t.value(field)
         t.emulate_option(field, _R2D2_NAMES.get(field, f"loop.{field}"), native, R2D2_NOTE)
-    note = "torch's, over all parameters"
+    note = "PyTorch's, over all parameters"
     t.emulate_option("max_grad_norm", "clip_grad_norm_.max_norm", note=note)
     first = hp.sequence_length * context.n_envs
     if hp.learning_starts < first:
         t.reject_value(
             "learning_starts",
-            f"at least sequence_length times n_envs, {first}: there is no sequence before",
+            f"at least sequence_length times n_envs, {first}: before, no sequence is stored",
         )
     return translate_off_policy(
         t, hp, context, learning_starts_name="loop.learning_starts", random_steps=0, **counts

@@ -154,15 +154,16 @@ def _intervention_to_dict(framework: str, item: Intervention) -> dict[str, objec
 
 
 def _format_intervention(item: Intervention, trouble: str, whole: bool) -> str:
-    parts = [f"  {item.name}  ({item.kind}; {', '.join(item.algorithms)})"]
-    parts += textwrap.wrap(item.does, 94, initial_indent="    ", subsequent_indent="    ")
+    where = "all algorithms" if len(item.algorithms) == len(ALGORITHMS) else ""
+    parts = [f"  {item.name}  ({item.kind}; {where or ', '.join(item.algorithms)})"]
+    parts.append(textwrap.indent(textwrap.fill(item.does, 90, break_on_hyphens=False), " " * 4))
     parts += [f"    sets {field}={format_value(value)}" for field, value in item.set.items()]
     if whole:
         for piece in item.source:
             parts.append(f"    in {piece.where}")
             parts.append(textwrap.indent(piece.find.rstrip(), "    - "))
             parts.append(textwrap.indent(piece.replace.rstrip() or "(nothing)", "    + "))
-        parts += [f"    then {probe} is {promised}" for probe, promised in item.answers.items()]
+        parts += [f"    probe {probe}: {promised}" for probe, promised in item.answers.items()]
     if trouble:
         parts.append(f"    CANNOT BE APPLIED: {trouble}")
     return "\n".join(parts)
@@ -215,8 +216,8 @@ def _list_operators() -> list[str]:
     width = max(map(len, FAULT_OPERATORS))
     return [
         f"{fault.id:{width}}  {fault.does}"
-        + (f" (asked for by {fault.asked}=...)" if fault.asked else "")
-        + (f" (not made: {fault.why_not})" if fault.why_not else "")
+        + (f" (requested by {fault.asked}=...)" if fault.asked else "")
+        + (f" (not available: {fault.why_not})" if fault.why_not else "")
         for fault in FAULT_OPERATORS.values()
     ]
 

@@ -198,7 +198,7 @@ class ConfigTranslator:
         self._declare_fixed(field, constant, "constant", note)
 
     def declare_tied(self, field: str, value: Any, note: str) -> None:
-        """Declares that option `note` fixes `field` at `value`; others are patched or refused."""
+        """Declares that the option in `note` fixes `field`; other values are patched or refused."""
         self._declare_fixed(field, value, "tied", note)
 
     def convert_meaning(self, field: str, intervention: str, unless: Any = None) -> None:
@@ -227,7 +227,7 @@ class ConfigTranslator:
         if task.image:
             self.set_option("conv_filters", name, list(self.value("conv_filters")), note)
         else:
-            self.declare_constant("conv_filters", None, "its observations are no images")
+            self.declare_constant("conv_filters", None, "observations are not images")
 
     def reject_images(self, task: Task) -> None:
         """Refuses a task that shows images.

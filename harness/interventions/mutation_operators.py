@@ -385,16 +385,16 @@ let them add up, drop clamps and masks, add or subtract one, halve or double a c
 condition, swap online and target network, or drop a statement."""
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
-    "swap-min-max": "takes the other extreme",
-    "flip-sign": "has the other sign",
-    "drop-detach": "lets a gradient through",
-    "drop-zero-grad": "lets gradients add up",
-    "drop-clamp": "does not cut",
-    "drop-mask": "does not mask",
+    "swap-min-max": "swaps minimum and maximum",
+    "flip-sign": "flips a sign",
+    "drop-detach": "does not stop a gradient",
+    "drop-zero-grad": "does not reset gradients",
+    "drop-clamp": "does not clip",
+    "drop-mask": "does not mask the end of an episode",
     "off-by-one": "is off by one",
-    "scale-constant": "has another constant",
-    "negate-condition": "turns a condition round",
-    "swap-networks": "takes the other of online and target network",
-    "drop-statement": "leaves a statement out",
+    "scale-constant": "scales a constant",
+    "negate-condition": "negates a condition",
+    "swap-networks": "swaps the online and the target network",
+    "drop-statement": "removes a statement",
 }
 """What a mutant of each operator does."""

@@ -81,7 +81,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
         ),
         FaultOperator(
             "spr",
-            "Makes the training task's reward sparse: what several steps earn is given at once.",
+            "Makes the training task's rewards sparse: it gives the sum of several steps at once.",
             layer=("parallax.envs.changed:SparseReward", "every"),
             draw=_draw_from(2, 5, 10, 20, 50, 100),
             in_reference=False,
@@ -116,14 +116,14 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
         ),
         FaultOperator(
             "mna",
-            "Removes the normalisation of actions.",
-            why_not="every framework here brings actions to the task's range in code that acts, "
-            "learns and evaluates; without it a policy cannot be evaluated on the task as it is",
+            "Removes the normalization of actions.",
+            why_not="every framework maps actions to the task's range in code that acts, learns "
+            "and evaluates; without it, a policy cannot be evaluated on the unchanged task",
             in_reference=False,
         ),
         FaultOperator(
             "mno",
-            "Removes the normalisation of observations, from originals with wrappers=normalized.",
+            "Removes the normalization of observations from originals with wrappers=normalized.",
             asked="wrappers",
             in_reference=False,
         ),
@@ -155,13 +155,13 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
         ),
         FaultOperator(
             "smr",
-            "Changes the share of random actions that exploration ends with.",
+            "Changes the fraction of random actions at the end of exploration.",
             field="exploration_final",
             draw=_draw_share,
         ),
         FaultOperator(
             "ser",
-            "Changes the share of random actions that exploration begins with.",
+            "Changes the fraction of random actions at the start of exploration.",
             field="exploration_initial",
             draw=_draw_share,
             in_reference=False,
@@ -197,8 +197,8 @@ class FaultInstance:
     @property
     def does(self) -> str:
         """Return the description of the change, a sentence."""
-        about = "" if self.value is None else f" Its value is {format_fault_value(self.value)}."
-        return f"muPRL's {self.fault.id.upper()}. {self.fault.does}{about}"
+        value = "" if self.value is None else f" with value {format_fault_value(self.value)}"
+        return f"muPRL's {self.fault.id.upper()}{value}. {self.fault.does}"
 
     @property
     def set(self) -> dict[str, Any]:
@@ -240,11 +240,11 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
     fault, text = FAULT_OPERATORS[match[1]], match[2]
     if fault.asked:
         raise SpecError(
-            f"intervention={name}: {fault.id} is asked for by {fault.asked}=..., as its own run, "
+            f"intervention={name}: {fault.id} is requested by {fault.asked}=..., as its own run, "
             "and is not an intervention."
         )
     if fault.why_not:
-        raise SpecError(f"intervention={name} is not made: {fault.why_not}.")
+        raise SpecError(f"intervention={name} is not available: {fault.why_not}.")
     if not supports_algorithm(fault, algorithm):
         fitting = [other for other in ALGORITHMS if supports_algorithm(fault, other)]
         raise SpecError(

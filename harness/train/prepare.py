@@ -421,7 +421,7 @@ def check_translation(prepared: PreparedRun, recorded: Mapping[str, Any]) -> Non
     now = describe_translation(prepared) | {"scheduled steps": prepared.native.total_steps}
     then = {**recorded, "scheduled steps": recorded["steps"]["scheduled"]}
     for part, value in now.items():
-        new, old = _drop_nulls(_round_trip_json(value)), _drop_nulls(then.get(part))
+        new, old = _select_decisive(_round_trip_json(value)), _select_decisive(then.get(part))
         if new != old and old is not None:
             raise SpecError(
                 f"The installed code translates the run differently from when it was set up "
@@ -435,11 +435,15 @@ def _round_trip_json(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(to_plain_json(value)))
 
 
-def _drop_nulls(value: Any) -> Any:
-    """Return a mapping without its null values: fields that were added later are null."""
+def _select_decisive(value: Any) -> Any:
+    """Return a mapping without null values (fields added later) and descriptions of changes."""
     if not isinstance(value, dict):
         return value
-    return {name: item for name, item in value.items() if item is not None}
+    return {
+        name: {**item, "does": ""} if isinstance(item, dict) and "does" in item else item
+        for name, item in value.items()
+        if item is not None
+    }
 
 
 def _describe_translation_difference(part: str, old: Any, new: Any) -> str:

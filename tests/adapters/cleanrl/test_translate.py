@@ -74,7 +74,7 @@ def test_minibatch_size_becomes_a_count():
 
 
 def test_minibatches_that_are_not_whole_are_refused():
-    with pytest.raises(SpecError, match=r"minibatch_size=100: .*divide rollout_steps=2048"):
+    with pytest.raises(SpecError, match=r"minibatch_size=100: .*divisor of rollout_steps=2048"):
         translate("ppo", minibatch_size=100)
 
 

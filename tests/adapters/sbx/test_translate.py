@@ -41,14 +41,14 @@ def test_linear_schedules_and_no_clipping():
 @pytest.mark.parametrize(
     ("algorithm", "field", "value", "words"),
     [
-        ("ppo", "value_clip_range", 0.2, "does not use it"),
-        ("ppo", "target_kl", 0.01, "steers the learning rate"),
+        ("ppo", "value_clip_range", 0.2, "ignores clip_range_vf"),
+        ("ppo", "target_kl", 0.01, "adapts the learning rate"),
         ("dqn", "max_grad_norm", 10.0, "not clipped"),
-        ("dqn", "hidden_sizes", (64, 32), "two layers of one width"),
-        ("dqn", "hidden_sizes", (64,), "two layers of one width"),
+        ("dqn", "hidden_sizes", (64, 32), "two layers of equal width"),
+        ("dqn", "hidden_sizes", (64,), "two layers of equal width"),
         ("dqn", "conv_filters", (16,), "fixed at null"),
-        ("sac", "temperature_learning_rate", 0.01, "learning_rate of the policy"),
-        ("ddpg", "critic_weight_decay", 0.01, "optax.adam has none"),
+        ("sac", "temperature_learning_rate", 0.01, "the policy's learning_rate"),
+        ("ddpg", "critic_weight_decay", 0.01, "optax.adam has no weight decay"),
     ],
 )
 def test_what_sbx_would_drop_is_refused(algorithm, field, value, words):
@@ -71,7 +71,7 @@ def test_targets_of_td3_move_at_every_step_of_the_critics():
 
 def test_steps_are_counted_per_copy():
     assert translate("ppo", n_envs=2).settings["n_steps"] == 1024
-    with pytest.raises(SpecError, match="n_envs=3 must divide it"):
+    with pytest.raises(SpecError, match="a multiple of n_envs=3"):
         translate("ppo", n_envs=3)
 
 

@@ -25,7 +25,7 @@ def translate(algorithm, patches, **changes):
     ("algorithm", "field", "value", "why"),
     [
         ("ppo", "normalize_advantage", False, "fixed at true"),
-        ("ppo", "minibatch_size", 300, "equal minibatches"),
+        ("ppo", "minibatch_size", 300, "equal sizes"),
         ("td3", "train_freq", 4, "fixed at 1"),
         ("sac", "policy_delay", 2, "fixed at 1"),
         ("ddpg", "critic_weight_decay", 0.01, "fixed at 0.0"),

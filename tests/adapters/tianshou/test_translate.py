@@ -80,7 +80,7 @@ def test_learning_rate_falls_to_zero_over_the_run():
 
 
 def test_minibatches_are_of_one_size():
-    with pytest.raises(SpecError, match=r"minibatch_size=64: .* divide rollout_steps=100"):
+    with pytest.raises(SpecError, match=r"minibatch_size=64: .* divisor of rollout_steps=100"):
         translate("ppo", rollout_steps=100, minibatch_size=64)
 
 
@@ -138,7 +138,7 @@ def test_patches_take_what_tianshou_fixes():
     assert native.update_schedule.target_updates == steps // 2
     sizes = {"rollout_steps": 100, "minibatch_size": 64}
     assert "minibatch_size" in translate("ppo", patches=True, **sizes).patched_fields
-    with pytest.raises(SpecError, match=r"minibatch_size=64.* must divide rollout_steps=65"):
+    with pytest.raises(SpecError, match=r"minibatch_size=64.* divisor of rollout_steps=65"):
         translate("ppo", rollout_steps=65, minibatch_size=64, normalize_advantage=True)
 
 
@@ -172,7 +172,7 @@ def test_copies_share_warm_up_and_rounds():
     native = translate("td3", 100, 4, learning_starts=50, train_freq=4)
     assert native.settings["Collector.collect.n_step"] == 52
     assert native.total_steps == 100
-    with pytest.raises(SpecError, match=r"train_freq=2: .*n_envs=4 must divide it"):
+    with pytest.raises(SpecError, match=r"train_freq=2: .*a multiple of n_envs=4"):
         translate("td3", 100, 4, train_freq=2)
 
 

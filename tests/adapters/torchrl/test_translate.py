@@ -157,9 +157,9 @@ def test_update_ratio_reaches_both_options():
 
 
 def test_copies_that_do_not_divide_a_round_are_refused():
-    with pytest.raises(SpecError, match=r"rollout_steps=2048: .* n_envs=3 must divide it"):
+    with pytest.raises(SpecError, match=r"rollout_steps=2048: .* a multiple of n_envs=3"):
         translate("ppo", n_envs=3)
-    with pytest.raises(SpecError, match=r"train_freq=1: .* n_envs=8 must divide it"):
+    with pytest.raises(SpecError, match=r"train_freq=1: .* a multiple of n_envs=8"):
         translate("td3", n_envs=8, train_freq=1)
 
 

@@ -99,7 +99,7 @@ def test_framework_that_cannot_is_refused_before_training(framework):
             "dqn",
             {"name": "per"},
             {"alignment": "exact", "patches": False, "hyperparameters": {"huber_delta": 1.0}},
-            "huber_delta=1.0: in tianshou it is a loss that leaves importance weights out",
+            "huber_delta=1.0: in tianshou it is a loss without importance weights",
         ),
     ],
 )

@@ -85,8 +85,8 @@ def test_a_fault_changes_the_training_task():
         ("nrs-1", "dqn", "write nrs"),
         ("sdf-0.90", "dqn", "write sdf-0.9"),
         ("sdf-1.2.3", "dqn", "intervention=sdf-1.2.3 is not known"),
-        ("nei-5000", "dqn", r"asked for by steps=\.\.\."),
-        ("mna", "sac", "is not made: every framework"),
+        ("nei-5000", "dqn", r"requested by steps=\.\.\."),
+        ("mna", "sac", "is not available: every framework"),
         ("sdf-2", "sb3", None),
     ],
 )

@@ -145,7 +145,7 @@ def test_what_cannot_be_is_refused_by_name():
     refusals = [
         (
             spec("cleanrl", patches=False),
-            r"conv_filters=\[16\]: in cleanrl it is for four frames of 84 by 84 only",
+            r"conv_filters=\[16\]: in cleanrl it is fixed by ppo_atari.py, for four frames",
         ),
         (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),

@@ -374,5 +374,5 @@ def test_the_first_difference_of_a_translation_is_named(old, new, words):
 
 
 def test_fields_that_were_added_later_make_no_difference():
-    assert prepare._drop_nulls({"a": None, "b": 0, "c": False}) == {"b": 0, "c": False}
-    assert prepare._drop_nulls([None]) == [None]
+    assert prepare._select_decisive({"a": None, "b": 0, "c": False}) == {"b": 0, "c": False}
+    assert prepare._select_decisive([None]) == [None]

@@ -400,6 +400,12 @@ def test_a_run_whose_wrapper_was_edited_is_refused(monkeypatch, tmp_path, record
         prepare.check_wrapper_sources(spec, recorded, tmp_path)
 
 
+def edit_entry(content, **changes):
+    """Return the recorded interventions with other values in one of them."""
+    entries = content["interventions"]
+    return entries | {"value-loss-x0.5": entries["value-loss-x0.5"] | changes}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -408,10 +414,13 @@ def test_a_run_whose_wrapper_was_edited_is_refused(monkeypatch, tmp_path, record
         (lambda now: {"native": now["native"] | {"n_steps": 7}}, "native: n_steps=7 then, 2048"),
         (lambda now: {"native": 3}, "native: 3 then, {"),
         (lambda now: {"steps": {"scheduled": 5}}, "scheduled steps: 5 then, 2048 now"),
+        (lambda now: {"interventions": edit_entry(now, does="Rewritten.")}, None),
+        (lambda now: {"interventions": edit_entry(now, set={"gamma": 1})}, "{'gamma': 1}"),
     ],
 )
 def test_a_run_that_would_be_translated_differently_is_refused(change, words):
-    prepared = prepare_run(support.spec(steps=2048, eval_every=2048), load_adapter("sb3"))
+    spec = support.spec(steps=2048, eval_every=2048, intervention="value-loss-x0.5")
+    prepared = prepare_run(spec, load_adapter("sb3"))
     now = prepare._round_trip_json(prepare.describe_translation(prepared))
     recorded = {**now, "steps": {"scheduled": prepared.native.total_steps}, **change(now)}
     if words is None:
