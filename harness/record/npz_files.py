@@ -194,8 +194,8 @@ def check_arrays(
     with np.errstate(all="ignore"):
         arrays = timesteps.astype(np.int64), results.astype(np.float64), ep_lengths.astype(np.int64)
     # Not by differences, which wrap around at the ends of int64.
-    if np.any(arrays[0][1:] <= arrays[0][:-1]) or arrays[0][0] < 0:
-        raise UnusableError(f"{what}: timesteps do not increase")
+    if np.any(arrays[0][1:] <= arrays[0][:-1]) or arrays[0][0] < 0 or arrays[0][-1] > 2**53:
+        raise UnusableError(f"{what}: timesteps do not increase from 0 to at most 2^53")
     if np.any(arrays[2] < 0):
         raise UnusableError(f"{what}: an episode has less than no steps")
     for array in arrays:
