@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from parallax.harness.contract.data_files import INTEGER_TAG, construct_number
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES, RecordedValues
 from parallax.harness.record.files import UnusableError, open_regular_file, read_bounded
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays, unpack_arrays
@@ -148,6 +149,7 @@ class _ZooYamlLoader(yaml.SafeLoader):
 _ZooYamlLoader.add_multi_constructor(
     "tag:yaml.org,2002:python/", lambda loader, _, node: loader.construct_sequence(node, deep=True)
 )
+_ZooYamlLoader.add_constructor(INTEGER_TAG, construct_number)
 
 
 def _read_zoo_facts(folder: Path) -> dict[str, Any]:
