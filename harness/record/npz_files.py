@@ -245,6 +245,9 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
         parts[prefix][name.removeprefix(prefix)] = array
     if not parts[_WEIGHTS_PREFIX]:
         raise UnusableError("there are no weights in it")
+    for name, array in parts[_WEIGHTS_PREFIX].items():
+        if not np.isfinite(array).all():
+            raise UnusableError(f"its weights {name} are not finite. Train the run again")
     if parts[_STATISTICS_PREFIX] and set(parts[_STATISTICS_PREFIX]) != set(
         NORMALIZATION_STATISTICS
     ):

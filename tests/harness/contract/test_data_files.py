@@ -52,7 +52,7 @@ def test_numbers_that_no_message_can_show_are_refused(tmp_path, number):
     file = tmp_path / "args.yml"
     file.write_text(f"a: {number}\n")
     started = time.process_time()
-    with pytest.raises(SpecError, match=r"a number of 1?[0-9]?[0-9]?[0-9,]{5} characters"):
+    with pytest.raises(SpecError, match=r"a number of [0-9,]+ characters"):
         data_files.load_yaml(file, "recipe")
     assert return_curves._read_yaml_pairs(file) == {}
     assert time.process_time() - started < 10
