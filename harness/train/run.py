@@ -60,7 +60,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
     attempt = _RunAttempt(
         prepared, adapter, folder, describe_run_identity(prepared, adapter, code), started
     )
-    outcome: dict[str, Any] = {"status": "failed"}
+    outcome: dict[str, Any] = {"status": "failed", "failure": ""}
     with HeartbeatWriter(folder, lambda: attempt.steps):
         try:
             folder.reserve_space()
