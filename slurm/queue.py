@@ -57,7 +57,7 @@ def parse_scontrol(text: str, names: Collection[str]) -> JobsByIndex:
     jobs: JobsByIndex = {}
     for line in text.splitlines():
         # The first pair of a name is Slurm's; users' names and comments may hold others.
-        pairs = dict(reversed(re.findall(r"(?<!\S)(\w+)=(\S*)", line)))
+        pairs: dict[str, str] = dict(reversed(re.findall(r"(?<!\S)(\w+)=(\S*)", line)))
         if not {"JobState", "JobId", "JobName"} <= pairs.keys() or pairs["JobName"] not in names:
             continue
         base = pairs.get("ArrayJobId", pairs["JobId"])
@@ -206,17 +206,14 @@ def _query_in_batches(
 ) -> JobsByIndex | None:
     """Query arrays by name in batches; return None where a batch is not answered."""
     found: JobsByIndex = {}
-    for part in _split_names(sorted(set(names))):
+    names = sorted(set(names))
+    for start in range(0, len(names), _NAMES_PER_COMMAND):
+        part = names[start : start + _NAMES_PER_COMMAND]
         text = run_slurm(*command, f"--name={','.join(part)}")
         if text is None:
             return None
         found |= parse(text)
     return found
-
-
-def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    starts = range(0, len(names), _NAMES_PER_COMMAND)
-    return (names[start : start + _NAMES_PER_COMMAND] for start in starts)
 
 
 def run_slurm(*command: str) -> str | None:

@@ -286,9 +286,7 @@ def average_episodes(
     for step, value in episodes:
         binned[max(math.ceil(step / interval), 1)].append(value)
     # A training that diverges may log nothing after it.
-    diverged = [
-        max(math.ceil(step / interval), 1) for step, value in episodes if not math.isfinite(value)
-    ]
+    diverged = [point for point, found in binned.items() if not all(map(math.isfinite, found))]
     points = min(points, *diverged) if diverged else points
     # Quick even if a file claims a huge number of steps: only episodes fill points.
     empty = next((point for point in range(1, points + 1) if point not in binned), None)

@@ -115,9 +115,8 @@ class CheckpointStore:
         """Reads nothing yet."""
         self._lease = lease
         self._folder = lease.folder / CHECKPOINT_FOLDER
-        self._complete: dict[
-            int, dict[Digest, _ChunkLocation]
-        ] = {}  # oldest first; known to be complete
+        # Oldest first; known to be complete.
+        self._complete: dict[int, dict[Digest, _ChunkLocation]] = {}
 
     def numbers(self) -> list[int]:
         """Return the numbers of the newest checkpoints, intact or not, newest first."""
@@ -131,16 +130,8 @@ class CheckpointStore:
             LockLostError: The folder has another writer now.
         """
         self._make_folder()
-        number = (
-            max(
-                [
-                    0,
-                    *_list_numbers(self._folder, _STATE_SUFFIX),
-                    *_list_numbers(self._folder, _CHUNKS_SUFFIX),
-                ]
-            )
-            + 1
-        )
+        suffixes = (_STATE_SUFFIX, _CHUNKS_SUFFIX)
+        number = 1 + max((n for s in suffixes for n in _list_numbers(self._folder, s)), default=0)
         known: dict[Digest, _ChunkLocation] = {}
         for pieces in () if self._is_wasteful() else self._complete.values():
             known |= pieces

@@ -154,19 +154,16 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
     Raises:
         UnusableError: It cannot be read, or has other contents.
     """
+    what = f"corrupted {EVALUATIONS_FILE}"
     try:
         arrays = unpack_arrays(raw, ("timesteps", "results", "ep_lengths"))
     except UnusableError as error:
-        raise UnusableError(f"corrupted {EVALUATIONS_FILE}: {error}") from error
+        raise UnusableError(f"{what}: {error}") from error
     try:
-        return check_arrays(
-            arrays["timesteps"],
-            arrays["results"],
-            arrays["ep_lengths"],
-            f"corrupted {EVALUATIONS_FILE}",
-        )
+        steps, results, lengths = arrays.values()
+        return check_arrays(steps, results, lengths, what)
     except MemoryError as error:
-        raise UnusableError(f"corrupted {EVALUATIONS_FILE}: too large for the memory") from error
+        raise UnusableError(f"{what}: too large for the memory") from error
 
 
 def check_arrays(
