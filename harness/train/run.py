@@ -60,7 +60,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
     attempt = _RunAttempt(
         prepared, adapter, folder, describe_run_identity(prepared, adapter, code), started
     )
-    outcome: dict[str, Any] = {"status": "failed", "failure": ""}
+    outcome: dict[str, Any] = {"status": "failed"}
     with HeartbeatWriter(folder, lambda: attempt.steps):
         try:
             folder.reserve_space()
@@ -266,7 +266,7 @@ def _check_weights_finite(weights: Weights) -> None:
 def _close(attempt: _RunAttempt, outcome: dict[str, Any]) -> dict[str, Any]:
     """Close the files beside the record; a full disk must not prevent writing the status."""
     try:
-        attempt.close(outcome["failure"] if outcome["status"] == "failed" else "")
+        attempt.close(outcome.get("failure", "") if outcome["status"] == "failed" else "")
     except (LockLostError, FolderDeletedError):
         raise
     except OSError as error:
