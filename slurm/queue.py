@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from parallax.slurm.arrays import SubmissionRecord
@@ -14,7 +14,8 @@ _ENDED_STATES = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
-_INDEX_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_INDEX_RANGE = re.compile(r"(?<!\d)(\d{1,7})(?:-(\d{1,7}))?(?!\d)")
+_MAX_INDEX = 250_000  # of an array; a study's records name no more runs
 # 12, 12_3 or 12_[4-7,9%2], then "COMPLETED" or "CANCELLED by 1000", then the name
 _SACCT_LINE = re.compile(r"(\d+)(?:_\[([^]|]*)\]|_(\d+))?\|(\w+)[^|]*\|(.*)")
 
@@ -51,12 +52,13 @@ def parse_squeue(text: str) -> JobsByIndex:
     return jobs
 
 
-def parse_scontrol(text: str) -> JobsByIndex:
-    """Return jobs by name and index, from lines of `Name=value` pairs."""
+def parse_scontrol(text: str, names: Collection[str]) -> JobsByIndex:
+    """Return jobs with some names by name and index, from lines of `Name=value` pairs."""
     jobs: JobsByIndex = {}
     for line in text.splitlines():
-        pairs: dict[str, str] = dict(re.findall(r"(\w+)=(\S*)", line))
-        if not {"JobState", "JobId", "JobName"} <= pairs.keys():
+        # The first pair of a name is Slurm's; users' names and comments may hold others.
+        pairs: dict[str, str] = dict(reversed(re.findall(r"(?<!\S)(\w+)=(\S*)", line)))
+        if not {"JobState", "JobId", "JobName"} <= pairs.keys() or pairs["JobName"] not in names:
             continue
         base = pairs.get("ArrayJobId", pairs["JobId"])
         for index in _parse_indices(pairs.get("ArrayTaskId", "0")):
@@ -70,7 +72,7 @@ def parse_scontrol(text: str) -> JobsByIndex:
 def _parse_indices(text: str) -> Iterable[str]:
     """Return the indices in `0-3,7%2`; none where they are something else."""
     for match in _INDEX_RANGE.finditer(text.partition("%")[0]):
-        yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1))
+        yield from map(str, range(int(match[1]), min(int(match[2] or match[1]), _MAX_INDEX) + 1))
 
 
 def parse_sacct(text: str) -> JobsByIndex:
@@ -187,7 +189,7 @@ def _query_squeue(names: Sequence[str]) -> JobsByIndex | None:
 
 def _query_scontrol(names: Sequence[str]) -> JobsByIndex | None:
     text = run_slurm("scontrol", "--oneliner", "show", "job")
-    return None if text is None else parse_scontrol(text)
+    return None if text is None else parse_scontrol(text, names)
 
 
 def _query_sacct(names: Sequence[str]) -> JobsByIndex | None:
@@ -204,17 +206,14 @@ def _query_in_batches(
 ) -> JobsByIndex | None:
     """Query arrays by name in batches; return None where a batch is not answered."""
     found: JobsByIndex = {}
-    for part in _split_names(sorted(set(names))):
+    names = sorted(set(names))
+    for start in range(0, len(names), _NAMES_PER_COMMAND):
+        part = names[start : start + _NAMES_PER_COMMAND]
         text = run_slurm(*command, f"--name={','.join(part)}")
         if text is None:
             return None
         found |= parse(text)
     return found
-
-
-def _split_names(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    starts = range(0, len(names), _NAMES_PER_COMMAND)
-    return (names[start : start + _NAMES_PER_COMMAND] for start in starts)
 
 
 def run_slurm(*command: str) -> str | None:

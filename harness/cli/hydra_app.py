@@ -135,6 +135,10 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
         raise SpecError("results_dir is empty: name a folder.")
     if not isinstance(values["results_dir"], str):
         raise SpecError(f"results_dir={values['results_dir']} must be a name: write it in quotes.")
+    if values["results_dir"].startswith("~"):
+        raise SpecError(
+            f"results_dir={values['results_dir']}: ~ is not expanded. Write {Path.home()} instead."
+        )
     return spec, Path(values["results_dir"])
 
 

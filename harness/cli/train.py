@@ -27,7 +27,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS, 
 from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
-from parallax.harness.record.files import summarize_error
+from parallax.harness.record.files import escape_unprintable, summarize_error
 
 
 def run(words: Sequence[str]) -> int:
@@ -307,6 +307,9 @@ def explain_hydra_error(error: BaseException) -> str:
             f"{name}={values} has several values, and a single run takes one. To train one run per "
             f"value: {command}.{brackets}"
         )
+    if text.startswith("LexerNoViableAlt"):
+        word = escape_unprintable(text.partition(": ")[2].split("\n ")[0])
+        return f"{word} has a character that needs quotes: '{word.partition('=')[0]}=\"VALUE\"'."
     mistyped = re.match(r"Could not override '([^']+)'", text)
     if not mistyped:
         return shortened

@@ -15,10 +15,19 @@ from parallax.harness.contract.fields import SpecError
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
+_MAX_DIGITS = 1000  # a message cannot show a number of some thousand
 _MAX_JSON_BYTES = 2**25  # the answers of all probes take 4 MB
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
 Content = TypeVar("Content")
+
+
+def construct_number(loader: Any, node: Any) -> Any:
+    """Construct a YAML integer; numbers as 1:30:00 take time that grows with their square."""
+    if len(str(node.value)) > _MAX_DIGITS:
+        problem = f"a number of {len(node.value):,} characters"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    return loader.construct_yaml_int(node)
 
 
 class _UniqueKeyLoader(_SafeLoader):  # type: ignore[misc]
@@ -32,6 +41,10 @@ class _UniqueKeyLoader(_SafeLoader):  # type: ignore[misc]
                 raise yaml.MarkedYAMLError(problem=f"{key.value} twice", problem_mark=place)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+INTEGER_TAG = "tag:yaml.org,2002:int"
+_UniqueKeyLoader.add_constructor(INTEGER_TAG, construct_number)
 
 
 def load_yaml(file: Path, what: str) -> Any:
@@ -54,7 +67,7 @@ def load_yaml(file: Path, what: str) -> Any:
             f"{file}{line}: the {what} is not valid YAML ({problem}). Correct it."
         ) from error
     # YAML tags and dates can denote impossible values, such as 2000-99-99.
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, *_JSON_ERRORS) as error:
         raise SpecError(f"{file}:1: the {what} cannot be read ({error}). Correct it.") from error
     if count > _MAX_VALUES:
         raise SpecError(

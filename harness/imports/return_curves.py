@@ -16,8 +16,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from parallax.harness.contract.data_files import INTEGER_TAG, construct_number
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES, RecordedValues
-from parallax.harness.record.files import UnusableError, read_bounded
+from parallax.harness.record.files import UnusableError, open_regular_file, read_bounded
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays, unpack_arrays
 
 EVALUATION, TRAINING, UNKNOWN = "evaluation", "training", "unknown"
@@ -41,6 +42,7 @@ MAX_STEPS = 2**53
 """Maximum of environment steps of a run, or of an episode, that a file may state."""
 _MAX_YAML_BYTES = 2**20
 _MAX_NESTING = 8
+_MAX_MONITOR_BYTES, _MAX_EPISODES = 2**25, 2**22  # of a file, and of a run
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -128,9 +130,9 @@ def _read_monitor_facts(folder: Path) -> dict[str, Any]:
     """Return the task that files of `Monitor` in the same folder name, if they agree."""
     envs: set[str] = set()
     for path in sorted(folder.glob("*monitor.csv")):
-        with contextlib.suppress(UnusableError):  # a damaged file states nothing
-            header = read_bounded(path, MAX_FILE_BYTES).partition(b"\n")[0]
-            envs |= _read_monitor_env(header.decode("utf-8", "replace"))
+        # A damaged file states nothing.
+        with contextlib.suppress(UnusableError, OSError), open_regular_file(path) as file:
+            envs |= _read_monitor_env(file.readline(_MAX_YAML_BYTES).decode("utf-8", "replace"))
     return {"env": envs.pop()} if len(envs) == 1 else {}
 
 
@@ -147,6 +149,7 @@ class _ZooYamlLoader(yaml.SafeLoader):
 _ZooYamlLoader.add_multi_constructor(
     "tag:yaml.org,2002:python/", lambda loader, _, node: loader.construct_sequence(node, deep=True)
 )
+_ZooYamlLoader.add_constructor(INTEGER_TAG, construct_number)
 
 
 def _read_zoo_facts(folder: Path) -> dict[str, Any]:
@@ -198,9 +201,8 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
     episodes: list[tuple[float, float, int]] = []  # time of the end, return, length
     envs: set[str] = set()
     for path in paths:
-        header, _, table = (
-            read_bounded(path, MAX_FILE_BYTES).decode("utf-8", "replace").partition("\n")
-        )
+        text = read_bounded(path, _MAX_MONITOR_BYTES).decode("utf-8", "replace")
+        header, _, table = text.partition("\n")
         envs |= _read_monitor_env(header)
         start = _read_monitor_header(header).get("t_start")
         try:
@@ -209,6 +211,10 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
         except (csv.Error, OverflowError) as error:
             raise UnusableError(f"corrupted monitor.csv: {error}") from error
         episodes += [(start + end, value, length) for end, value, length in rows]
+        if len(episodes) > _MAX_EPISODES:
+            raise UnusableError(f"is too large: more than {_MAX_EPISODES:,} episodes")
+        if not all(math.isfinite(end) for end, _, _ in episodes):  # which have no order
+            raise UnusableError(f"{path.name} has a time that is not finite: t, or t_start")
     if len(envs) > 1:
         raise UnusableError(f"holds episodes of several tasks: {', '.join(sorted(envs))}")
     episodes.sort(key=lambda episode: episode[0])
@@ -233,19 +239,22 @@ def _read_monitor_header(header: str) -> dict[str, Any]:
 
 def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
     rows = csv.DictReader(io.StringIO(table))
-    if missing := {"r", "l", "t"} - set(rows.fieldnames or ()):
+    names = rows.fieldnames or ()
+    if missing := {"r", "l", "t"} - set(names):
         raise UnusableError(f"is not a monitor.csv: it lacks column {', '.join(sorted(missing))}")
+    if len(set(names)) < len(names):
+        raise UnusableError("has two columns of one name")
     episodes = []
     for number, row in enumerate(rows, 3):
         try:
-            value, length, end = float(row["r"]), int(float(row["l"])), float(row["t"])
-        except (TypeError, ValueError, OverflowError) as error:
+            value, length, end = float(row["r"]), float(row["l"]), float(row["t"])
+        except (TypeError, ValueError) as error:
             raise UnusableError(
                 f"corrupted monitor.csv: line {number} is cut or no number"
             ) from error
-        if not 1 <= length <= MAX_STEPS:
-            raise UnusableError(f"line {number}: return {value} after {length} steps")
-        episodes.append((end, value, length))
+        if not (1 <= length <= MAX_STEPS and length.is_integer()):
+            raise UnusableError(f"line {number}: return {value} after {length:.15g} steps")
+        episodes.append((end, value, int(length)))
     if not episodes:
         raise UnusableError("holds no episodes")
     return episodes
@@ -277,9 +286,7 @@ def average_episodes(
     for step, value in episodes:
         binned[max(math.ceil(step / interval), 1)].append(value)
     # A training that diverges may log nothing after it.
-    diverged = [
-        max(math.ceil(step / interval), 1) for step, value in episodes if not math.isfinite(value)
-    ]
+    diverged = [point for point, found in binned.items() if not all(map(math.isfinite, found))]
     points = min(points, *diverged) if diverged else points
     # Quick even if a file claims a huge number of steps: only episodes fill points.
     empty = next((point for point in range(1, points + 1) if point not in binned), None)
@@ -317,9 +324,11 @@ def make_curve_from_values(
             "--columns return=NAME"
         )
     kind, is_episode = KNOWN_NAMES.get(name, (UNKNOWN, False))
-    pairs = [(step, value) for step, value in found.values[name] if step >= 0]
-    if pairs and (highest := max(step for step, _ in pairs)) > MAX_STEPS:
-        raise UnusableError(f"has a value at step {highest:.3g}: more than a run can have")
+    pairs = found.values[name]
+    if odd := [step for step, _ in pairs if not 0 <= step <= MAX_STEPS]:
+        raise UnusableError(f"has a value at step {odd[0]:.6g}, which no run can have")
+    if name in found.incomplete:
+        raise UnusableError(f"has a value of {name} that is no number")
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:
         own = dataclasses.replace(options, steps=options.steps or facts.get("steps"))

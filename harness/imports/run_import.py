@@ -357,12 +357,7 @@ def write_imported_run(
     if folder.exists():
         raise UnusableError(f"{folder} already exists, and no run is overwritten")
     file = io.BytesIO()
-    np.savez(
-        file,
-        timesteps=evaluations.timesteps,
-        results=evaluations.results,
-        ep_lengths=evaluations.ep_lengths,
-    )
+    np.savez(file, **vars(evaluations))
     raw = file.getvalue()
     record = _encode_record(_make_record(evaluations, spec, settings, source, failure, raw))
     # Searches for runs skip hidden folders, so that nobody reads it before it is complete.

@@ -161,6 +161,8 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
 
 
 def _to_fact(role: str, value: Any) -> Any:
+    if isinstance(value, bytes):
+        raise UnusableError(f"{role}={value[:40]!r} is not a text in UTF-8")
     if role != "seed":
         if len(text := str(value)) > _MAX_NAME:
             raise UnusableError(
@@ -208,11 +210,11 @@ def _unpack_gzip(raw: bytes) -> bytes:
     """Return the text in a gzip file, of a bounded size."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            text = file.read(MAX_FILE_BYTES + 1)
+            text = file.read(_MAX_DECODED_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UnusableError("no gzip file, or one that is cut off") from error
-    if len(text) > MAX_FILE_BYTES:
-        raise UnusableError(f"is too large: more than {MAX_FILE_BYTES:,} bytes after decompression")
+    if len(text) > _MAX_DECODED_BYTES:
+        raise UnusableError(f"is too large: over {_MAX_DECODED_BYTES:,} bytes after decompression")
     return text
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,12 @@ class RecordedValues:
     Attributes:
         values: By name, pairs of step and value in the order of the file.
         settings: Settings of the run in the file, such as CleanRL's command line or W&B's config.
+        incomplete: Names of values of which some are no numbers, and left out.
     """
 
     values: Mapping[str, Sequence[tuple[int, float]]]
     settings: Mapping[str, Any]
+    incomplete: Collection[str] = ()
 
 
 def read_event_files(paths: Sequence[Path]) -> RecordedValues:
@@ -174,7 +176,9 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
             for config in _take_bytes(_collect_fields(run), 4):  # RunRecord: config = 4
                 settings |= _read_items(config, 1)
     settings = {name: value for name, value in settings.items() if not name.startswith("_")}
-    return RecordedValues(_group_by_name(rows, step_name or "global_step"), settings)
+    values = _group_by_name(rows, step_name or "global_step")
+    incomplete = {n for row in rows for n in row if n in values and _to_number(row[n]) is None}
+    return RecordedValues(values, settings, incomplete)
 
 
 def _group_by_name(
@@ -189,14 +193,10 @@ def _group_by_name(
             f"{', '.join(sorted(names)[:12])}"
         )
     for row in rows:
-        numbers = {
-            name: _to_float_or_infinity(value)
-            for name, value in row.items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
+        numbers = {n: number for n in row if (number := _to_number(row[n])) is not None}
         if step_name not in numbers:
             continue
-        if not math.isfinite(numbers[step_name]):
+        if not numbers[step_name].is_integer():
             raise UnusableError(f"has a row whose {step_name} is not a number of steps")
         for name, value in numbers.items():
             values[name].append((int(numbers[step_name]), value))
@@ -204,8 +204,12 @@ def _group_by_name(
     return dict(values)
 
 
-def _to_float_or_infinity(value: float) -> float:
-    """Return a JSON number, which may have any number of digits."""
+def _to_number(value: Any) -> float | None:
+    """Return a JSON number, which may have any number of digits; None for other values."""
+    if value in ("NaN", "Infinity", "-Infinity"):  # JSON has no numbers for them
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
     try:
         return float(value)
     except OverflowError:

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from parallax.envs.make import make_normalizer, make_training_env
+from parallax.envs.make import copy_observation_statistics, make_normalizer, make_training_env
 from parallax.harness.contract.adapter import (
     CPU,
     ENTRY_POINT_GROUP,
@@ -158,12 +158,25 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None
     assert reading.evaluations is not None and reading.record is not None
-    saved = reading.record.saved_evaluation
+    there = {name: array.shape for name, array in stored.normalization.items()}
+    observed = copy_observation_statistics(setup.envs[0])
+    needed = {name: array.shape for name, array in observed.items()}
+    if there != needed:
+        raise SpecError(
+            f"{Path(folder) / POLICY_FILE} has statistics of observations {there}, and "
+            f"wrappers={spec.wrappers} on {spec.task_name} has {needed}. Train the run again."
+        )
+    last, saved = len(reading.evaluations.timesteps) - 1, reading.record.saved_evaluation
+    if saved is not None and saved > last:
+        raise SpecError(
+            f"{folder}: saved_evaluation={saved} in run.json is none of its {last + 1} "
+            "evaluations, which are counted from 0. Train the run again."
+        )
     return LoadedPolicy(
         Path(folder),
         spec,
         reading.evaluations,
-        len(reading.evaluations.timesteps) - 1 if saved is None else saved,
+        last if saved is None else saved,
         setup.policy,
         make_normalizer(stored.normalization),
         setup.policy_io.save,

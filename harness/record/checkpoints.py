@@ -20,6 +20,7 @@ import hmac
 import math
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -114,9 +115,8 @@ class CheckpointStore:
         """Reads nothing yet."""
         self._lease = lease
         self._folder = lease.folder / CHECKPOINT_FOLDER
-        self._complete: dict[
-            int, dict[Digest, _ChunkLocation]
-        ] = {}  # oldest first; known to be complete
+        # Oldest first; known to be complete.
+        self._complete: dict[int, dict[Digest, _ChunkLocation]] = {}
 
     def numbers(self) -> list[int]:
         """Return the numbers of the newest checkpoints, intact or not, newest first."""
@@ -130,16 +130,8 @@ class CheckpointStore:
             LockLostError: The folder has another writer now.
         """
         self._make_folder()
-        number = (
-            max(
-                [
-                    0,
-                    *_list_numbers(self._folder, _STATE_SUFFIX),
-                    *_list_numbers(self._folder, _CHUNKS_SUFFIX),
-                ]
-            )
-            + 1
-        )
+        suffixes = (_STATE_SUFFIX, _CHUNKS_SUFFIX)
+        number = 1 + max((n for s in suffixes for n in _list_numbers(self._folder, s)), default=0)
         known: dict[Digest, _ChunkLocation] = {}
         for pieces in () if self._is_wasteful() else self._complete.values():
             known |= pieces
@@ -229,16 +221,16 @@ class CheckpointStore:
         self._lease.make_folder(CHECKPOINT_FOLDER)
 
     def _is_wasteful(self) -> bool:
-        """Return whether most stored chunks are unreferenced."""
+        """Return whether most stored chunks are unreferenced, or some are missing."""
         live: dict[tuple[int, int], int] = {}
         for pieces in self._complete.values():
             live |= {(place.number, place.offset): place.size for place in pieces.values()}
-        there = sum(
-            (self._folder / f"{number}{_CHUNKS_SUFFIX}").stat().st_size
-            for number in {number for number, _ in live}
-        )
+        numbers = {number for number, _ in live}
+        files = [self._folder / f"{number}{_CHUNKS_SUFFIX}" for number in numbers]
+        if not all(file.exists() for file in files):  # somebody has deleted one
+            return True
         used = sum(live.values())
-        return there - used > max(used, _SMALL_WASTE)
+        return sum(file.stat().st_size for file in files) - used > max(used, _SMALL_WASTE)
 
     def _prune(self) -> None:
         for number in sorted(self._complete)[:-MAX_CHECKPOINTS]:
@@ -310,17 +302,30 @@ def _load_signing_key() -> bytes:
         # A relative path would be one in the current folder, which may be somebody else's.
         home = given if given.is_absolute() else Path.home() / ".local" / "state"
         path = home / "parallax" / "checkpoint.key"
+        if not home.is_absolute():
+            return b""
+        if os.path.lexists(path) and not _is_private_key(path):
+            path.unlink()  # earlier checkpoints then count as another user's
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only the user may read it
                 file.write(secrets.token_bytes(_HASH_BYTES))
                 file.flush()
+                os.fsync(file.fileno())
                 with contextlib.suppress(FileExistsError):  # another process was faster
                     os.link(file.name, path)
-        key = read_bounded(path, _HASH_BYTES)
+        return read_bounded(path, _HASH_BYTES)
     except (OSError, RuntimeError, UnusableError):  # no home, or a full disk
         return b""
-    return key if len(key) == _HASH_BYTES else b""
+
+
+def _is_private_key(path: Path) -> bool:
+    """Return whether a file of the user is a whole key that nobody else can read or write."""
+    found = path.lstat()
+    if found.st_uid != os.geteuid():
+        raise UnusableError("belongs to another user")
+    is_private = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o077
+    return is_private and found.st_size == _HASH_BYTES
 
 
 def _limit_state_bytes(checkpoints: Path) -> int:

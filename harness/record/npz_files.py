@@ -154,19 +154,16 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
     Raises:
         UnusableError: It cannot be read, or has other contents.
     """
+    what = f"corrupted {EVALUATIONS_FILE}"
     try:
         arrays = unpack_arrays(raw, ("timesteps", "results", "ep_lengths"))
     except UnusableError as error:
-        raise UnusableError(f"corrupted {EVALUATIONS_FILE}: {error}") from error
+        raise UnusableError(f"{what}: {error}") from error
     try:
-        return check_arrays(
-            arrays["timesteps"],
-            arrays["results"],
-            arrays["ep_lengths"],
-            f"corrupted {EVALUATIONS_FILE}",
-        )
+        steps, results, lengths = arrays.values()
+        return check_arrays(steps, results, lengths, what)
     except MemoryError as error:
-        raise UnusableError(f"corrupted {EVALUATIONS_FILE}: too large for the memory") from error
+        raise UnusableError(f"{what}: too large for the memory") from error
 
 
 def check_arrays(
@@ -194,8 +191,8 @@ def check_arrays(
     with np.errstate(all="ignore"):
         arrays = timesteps.astype(np.int64), results.astype(np.float64), ep_lengths.astype(np.int64)
     # Not by differences, which wrap around at the ends of int64.
-    if np.any(arrays[0][1:] <= arrays[0][:-1]) or arrays[0][0] < 0:
-        raise UnusableError(f"{what}: timesteps do not increase")
+    if np.any(arrays[0][1:] <= arrays[0][:-1]) or arrays[0][0] < 0 or arrays[0][-1] > 2**53:
+        raise UnusableError(f"{what}: timesteps do not increase from 0 to at most 2^53")
     if np.any(arrays[2] < 0):
         raise UnusableError(f"{what}: an episode has less than no steps")
     for array in arrays:
@@ -245,6 +242,9 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
         parts[prefix][name.removeprefix(prefix)] = array
     if not parts[_WEIGHTS_PREFIX]:
         raise UnusableError("there are no weights in it")
+    for name, array in parts[_WEIGHTS_PREFIX].items():
+        if not np.isfinite(array).all():
+            raise UnusableError(f"its weights {name} are not finite. Train the run again")
     if parts[_STATISTICS_PREFIX] and set(parts[_STATISTICS_PREFIX]) != set(
         NORMALIZATION_STATISTICS
     ):

@@ -78,22 +78,28 @@ def run_sweep(
         folder: RunOutcome(runs[folder].spec, folder, "running" if holder else "skipped", holder)
         for folder, holder in others.items()
     }
-    _print_skipped_runs(others, len(runs))
+    _print_skipped_runs(others, runs)
     outcomes |= _execute_runs(pending, jobs, variables)
     return [outcomes[folder] for folder in folders]
 
 
-def _print_skipped_runs(others: Mapping[Path, str | None], total: int) -> None:
+def _print_skipped_runs(
+    others: Mapping[Path, str | None], runs: Mapping[Path, PreparedRun]
+) -> None:
     """Says which runs are omitted."""
-    complete = sum(holder is None for holder in others.values())
+    complete = [folder for folder, holder in others.items() if holder is None]
     if complete:
-        print(f"{complete} of {total} runs are complete already.")
-    if complete < len(others):
-        print(f"{len(others) - complete} of {total} runs are running elsewhere.")
-    if other_code := describe_code_drift(
-        folder for folder, holder in others.items() if holder is None
-    ):
+        print(f"{len(complete)} of {len(runs)} runs are complete already.")
+    if len(complete) < len(others):
+        print(f"{len(others) - len(complete)} of {len(runs)} runs are running elsewhere.")
+    if other_code := describe_code_drift(complete):
         print(other_code)
+    ends = {f: read_run(f).spec.get("endpoint", runs[f].spec.endpoint) for f in complete}
+    if other := sorted({str(end) for f, end in ends.items() if end != runs[f].spec.endpoint}):
+        print(
+            f"Complete runs have the endpoint that they were started with, {', '.join(other)}. "
+            "--endpoint NAME of study verdicts and report chooses another one."
+        )
 
 
 def count_processes(n_jobs: int) -> int:

@@ -195,6 +195,8 @@ def _describe_identity_difference(then: Mapping[str, Any], own: Mapping[str, Any
             name = min(changed, key=str)  # a file may have names of several types
             if part in ("adapter", "code"):
                 return f"{name} of the {part} is another one now"
+            if isinstance(before.get(name), dict) and isinstance(now.get(name), dict):
+                return _describe_identity_difference({name: before[name]}, {name: now[name]})
             return f"{part}: {name} was {before.get(name)} and is {now.get(name)}"
         return f"{part} was {before} and is {now}"
     return ""

@@ -266,7 +266,7 @@ def _check_weights_finite(weights: Weights) -> None:
 def _close(attempt: _RunAttempt, outcome: dict[str, Any]) -> dict[str, Any]:
     """Close the files beside the record; a full disk must not prevent writing the status."""
     try:
-        attempt.close(outcome["failure"] if outcome["status"] == "failed" else "")
+        attempt.close(outcome.get("failure", "") if outcome["status"] == "failed" else "")
     except (LockLostError, FolderDeletedError):
         raise
     except OSError as error:

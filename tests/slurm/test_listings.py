@@ -1,5 +1,7 @@
 """What Slurm's commands print, as they printed it on a real cluster."""
 
+import time
+
 from parallax.slurm.queue import SlurmJob, parse_sacct, parse_scontrol, parse_squeue
 
 SQUEUE = """\
@@ -14,6 +16,7 @@ JobId=2 ArrayJobId=1 ArrayTaskId=0 JobName=study-ppo-1 JobState=FAILED Reason=No
 JobId=12 JobName=study-td3-2 JobState=RUNNING Reason=None
 No jobs in the system
 """
+NAMES = ("study-ppo-1", "study-td3-2")
 SACCT = """\
 1_0|COMPLETED|study-ppo-1
 1_1|CANCELLED by 0|study-ppo-1
@@ -30,11 +33,25 @@ def test_squeue():
 
 
 def test_scontrol():
-    jobs = parse_scontrol(SCONTROL)
+    jobs = parse_scontrol(SCONTROL, NAMES)
     waiting = {index for (_, index), job in jobs.items() if job.state == "PENDING"}
     assert waiting == {"4", "5", "7"}
     assert jobs["study-ppo-1", "0"] == SlurmJob("1_0", "FAILED", "NonZeroExitCode")
     assert jobs["study-td3-2", "0"].job_id == "12"
+
+
+def test_what_users_write_into_a_job_stands_for_nothing_of_slurms():
+    name = "JobId=5 JobName=a ArrayJobId=5 ArrayTaskId={} UserId=u(1) JobState=RUNNING Comment={}"
+    forged = name.format(7, "x JobName=study-ppo-1 JobState=COMPLETED")
+    assert parse_scontrol(forged, NAMES) == {}
+    assert parse_scontrol(forged, ["a"])["a", "7"].state == "RUNNING"
+    started = time.process_time()
+    assert len(parse_scontrol(name.format("3-9999999", "x"), ["a"])) == 249_998
+    for digits in ("9" * 8, "9" * 5000):
+        assert parse_scontrol(name.format(digits, "x"), ["a"]) == {}
+        assert parse_sacct(f"12_[{digits}]|COMPLETED|a") == {}
+    assert parse_scontrol(name.format(7, "x" * 300_000), ["a"])
+    assert time.process_time() - started < 5
 
 
 def test_sacct():

@@ -149,7 +149,10 @@ def test_what_users_set_for_their_own_view_hides_nothing(fake, monkeypatch):
     ("parse", "good"),
     [
         (parse_squeue, "1|0|RUNNING|None|a"),
-        (parse_scontrol, "JobId=1 ArrayJobId=1 ArrayTaskId=0 JobName=a JobState=RUNNING"),
+        (
+            lambda text: parse_scontrol(text, ["a"]),
+            "JobId=1 ArrayJobId=1 ArrayTaskId=0 JobName=a JobState=RUNNING",
+        ),
         (parse_sacct, "1_0|RUNNING|a"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from parallax.harness.contract import data_files
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import read_own_script
+from parallax.harness.imports import return_curves
 
 
 def test_files_of_users_have_a_size_and_a_number_of_values(tmp_path, monkeypatch):
@@ -42,10 +44,27 @@ def test_deep_yaml_is_read_or_refused(tmp_path, depth):
             data_files.load_yaml(file, "recipe")
 
 
+@pytest.mark.parametrize(
+    "number", ["1" + ":1" * 500_000, "0x" + "f" * 5000, "0b" + "1" * 9000, "9" * 5000]
+)
+def test_numbers_that_no_message_can_show_are_refused(tmp_path, number):
+    """Sexagesimal numbers take time that grows with their square: a minute for 1 MB."""
+    file = tmp_path / "args.yml"
+    file.write_text(f"a: {number}\n")
+    started = time.process_time()
+    with pytest.raises(SpecError, match=r"a number of [0-9,]+ characters"):
+        data_files.load_yaml(file, "recipe")
+    assert return_curves._read_yaml_pairs(file) == {}
+    assert time.process_time() - started < 10
+
+
 def test_damaged_yaml_is_named_with_its_line(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("a: 1\nb: [\n")
     with pytest.raises(SpecError, match=r"a\.yaml:3: the recipe is not valid YAML"):
+        data_files.load_yaml(file, "recipe")
+    file.write_text("a: !!timestamp now\n")
+    with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe cannot be read"):
         data_files.load_yaml(file, "recipe")
     file.write_text("a: 2000-99-99\n")
     with pytest.raises(SpecError, match=r"a\.yaml:1: the recipe cannot be read"):

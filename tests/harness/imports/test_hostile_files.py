@@ -1,6 +1,7 @@
 """Files of other tools that claim too much are refused soon and in a few words; nothing is left."""
 
 import functools
+import io
 import random
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from parallax.harness.cli.main import main
+from parallax.harness.imports import return_curves
 from parallax.harness.imports.return_curves import CurveOptions
 from parallax.harness.imports.run_import import FORMATS, guess_format
 from parallax.harness.imports.run_names import PathPattern
@@ -36,6 +38,12 @@ def write_event_file(points, **settings):
 
 def write_wandb_file(rows, **settings):
     return fuzz_imports.frame_wandb_records(fuzz_imports.write_wandb_rows(rows, settings))
+
+
+def write_evaluations(*steps):
+    file = io.BytesIO()
+    np.savez(file, timesteps=np.array(steps), results=np.ones((len(steps), 2)))
+    return file.getvalue()
 
 
 def write_config(name, value):
@@ -63,7 +71,7 @@ HOSTILE = {
         write_monitor("1.0,10000,1.0").replace(b"{", b'{"t_start": 1' + b"0" * 400 + b", ", 1),
         "corrupted monitor.csv: int too large to convert to float",
     ),
-    "an episode of 10^300 steps": ("monitor.csv", write_monitor("1.0,1e300,1.0"), "after 1000"),
+    "an episode of 10^300 steps": ("monitor.csv", write_monitor("1.0,1e300,1.0"), "after 1e+300"),
     "a task with a long name": (
         "monitor.csv",
         write_monitor("1.0,10000,1.0", env=LONG),
@@ -77,7 +85,7 @@ HOSTILE = {
     "an episode at step 2^62": (
         "events.out.tfevents.1",
         write_event_file([*POINTS, ("charts/episodic_return", 2**62, 1.0)]),
-        "at step 4.61e+18",
+        "at step 4.61169e+18, which no run can have",
     ),
     "a length of 10^400 steps": (
         "events.out.tfevents.1",
@@ -104,6 +112,47 @@ HOSTILE = {
         f"step,return,env\n1,1.0,{LONG}\n".encode(),
         "is not a name: it has 100,000 characters",
     ),
+    "a time that has no order": (
+        "monitor.csv",
+        write_monitor("1.0,10000,nan", "2.0,10000,1.0"),
+        "has a time that is not finite: t, or t_start",
+    ),
+    "a start that has no order": (
+        "monitor.csv",
+        write_monitor("1.0,10000,1.0").replace(b"{", b'{"t_start": NaN, ', 1),
+        "has a time that is not finite: t, or t_start",
+    ),
+    "an episode of half a step": ("monitor.csv", write_monitor("1.0,10.5,1.0"), "after 10.5 steps"),
+    "a column twice": (
+        "monitor.csv",
+        write_monitor("1.0,10000,1.0,-1.0").replace(b"r,l,t", b"r,l,t,r"),
+        "has two columns of one name",
+    ),
+    "a step below zero": (
+        "events.out.tfevents.1",
+        write_event_file([*POINTS, ("charts/episodic_return", -5000, 1.0)]),
+        "has a value at step -5000, which no run can have",
+    ),
+    "half a step": (
+        "run.wandb",
+        write_wandb_file([*ROWS, {"global_step": "2000.5", "eval/mean_reward": "1"}]),
+        "has a row whose global_step is not a number of steps",
+    ),
+    "a return that is a text": (
+        "run.wandb",
+        write_wandb_file([*ROWS, {"global_step": "3000", "eval/mean_reward": '"12"'}]),
+        "has a value of eval/mean_reward that is no number",
+    ),
+    "a name in another encoding": (
+        "table.csv",
+        "step,return,env\n1,1.0,caf\xe9\n".encode("latin-1"),
+        "is not a text in UTF-8",
+    ),
+    "evaluations at step 2^60": (
+        "evaluations.npz",
+        write_evaluations(2**60),
+        "timesteps do not increase from 0 to at most 2^53",
+    ),
     "millions of columns": ("table.csv", b"," * 5_000_000, "is too large: 5,000,000 values"),
 }
 
@@ -120,6 +169,28 @@ def test_files_that_claim_too_much_are_refused_in_a_few_words(name, tmp_path, mo
     out, err = capsys.readouterr()
     assert reason in out and max(map(len, out.splitlines())) <= 1000 and not err.strip()
     assert code == 1 and not Path("results").exists()
+
+
+def test_a_return_that_wandb_writes_as_a_text_counts_as_diverged(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [*ROWS, {"global_step": "3000", "eval/mean_reward": '"NaN"'}]
+    Path("run.wandb").write_bytes(write_wandb_file(rows))
+    assert main(["import", "run.wandb"]) == 0
+    assert "non-finite returns: 1 of 3, first at step 3,000" in capsys.readouterr().out
+
+
+def test_monitor_files_are_read_up_to_a_size(tmp_path, monkeypatch):
+    """A sparse file takes no room on the disk, and four times its size as text."""
+    with (tmp_path / "0.monitor.csv").open("wb") as file:
+        file.write(write_monitor("1.0,10000,1.0"))
+        file.truncate(return_curves._MAX_MONITOR_BYTES + 1)
+    with pytest.raises(UnusableError, match="is too large: 33,554,433 bytes"):
+        return_curves.read_monitor_files([tmp_path / "0.monitor.csv"], tmp_path, CurveOptions())
+    assert return_curves._read_monitor_facts(tmp_path) == {"env": "A-v1"}
+    (tmp_path / "0.monitor.csv").write_bytes(write_monitor(*["1.0,10000,1.0"] * 3))
+    monkeypatch.setattr(return_curves, "_MAX_EPISODES", 2)
+    with pytest.raises(UnusableError, match="is too large: more than 2 episodes"):
+        return_curves.read_monitor_files([tmp_path / "0.monitor.csv"], tmp_path, CurveOptions())
 
 
 def test_settings_of_many_bytes_are_refused(tmp_path, monkeypatch, capsys):

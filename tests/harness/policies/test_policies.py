@@ -162,6 +162,46 @@ def test_weights_of_another_run_are_refused(copy):
         load_policy(copy)
 
 
+STATISTICS = {"mean": np.zeros(3), "var": np.ones(3), "epsilon": np.float64(1e-8)}
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        {},
+        STATISTICS | {"mean": np.zeros(1), "var": np.ones(1)},
+        STATISTICS | {"mean": np.zeros(()), "var": np.ones(())},
+        STATISTICS | {"mean": np.zeros((5, 3)), "var": np.ones((5, 3))},
+    ],
+)
+def test_a_policy_has_the_statistics_that_its_wrappers_need(copy, statistics):
+    stored = read_policy(copy)
+    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(stored.weights, statistics)))
+    with pytest.raises(SpecError, match=r"has statistics of .*wrappers=normalized on Pendulum-v1"):
+        load_policy(copy)
+
+
+def test_statistics_that_no_wrapper_uses_are_refused(copy):
+    recorded.edit(copy, spec=read_run(copy).content["spec"] | {"wrappers": "none"})
+    with pytest.raises(SpecError, match=r"and wrappers=none on Pendulum-v1 has {}"):
+        load_policy(copy)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(copy, value):
+    stored = read_policy(copy)
+    weights = stored.weights | {"log_std": np.full(1, value, np.float32)}
+    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(weights, stored.normalization)))
+    with pytest.raises(SpecError, match=r"its weights log_std are not finite. Train the run"):
+        load_policy(copy)
+
+
+def test_a_policy_is_of_an_evaluation_that_there_was(copy):
+    recorded.edit(copy, saved_evaluation=99)
+    with pytest.raises(SpecError, match=r"saved_evaluation=99 in run.json is none of its 2 eval"):
+        load_policy(copy)
+
+
 def test_module_that_a_folder_names_is_not_imported_unasked(copy):
     content = read_run(copy).content
     recorded.edit(copy, spec=content["spec"] | {"env": "somebodys.tasks:Task-v0"})

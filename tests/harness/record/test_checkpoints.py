@@ -3,6 +3,8 @@
 import errno
 import functools
 import hashlib
+import os
+import shutil
 import sys
 
 import msgspec
@@ -43,6 +45,43 @@ def test_a_relative_state_folder_is_ignored(tmp_path, monkeypatch):
     assert checkpoints._load_signing_key()
     assert (tmp_path / "home" / ".local" / "state" / "parallax" / "checkpoint.key").exists()
     assert not (tmp_path / "here").exists()
+
+    monkeypatch.setenv("HOME", "there")
+    assert checkpoints._load_signing_key() == b"" and not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda key: key.write_bytes(b""),
+        lambda key: key.write_bytes(b"k" * 31),
+        lambda key: key.write_bytes(b"k" * 33),
+        lambda key: key.chmod(0o644),
+        lambda key: key.chmod(0o620),
+        lambda key: (key.unlink(), key.symlink_to("nowhere")),
+        lambda key: (key.unlink(), key.symlink_to(key.with_name("other"))),
+        lambda key: (key.unlink(), os.mkfifo(key)),
+    ],
+)
+def test_a_key_that_is_damaged_or_that_others_can_read_is_replaced(tmp_path, monkeypatch, spoil):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    before, key = checkpoints._load_signing_key(), tmp_path / "parallax" / "checkpoint.key"
+    assert checkpoints._load_signing_key() == before
+    key.with_name("other").write_bytes(b"k" * 32)
+    spoil(key)
+    after = checkpoints._load_signing_key()
+    assert len(after) == 32 and after not in (before, b"k" * 32)
+    assert checkpoints._load_signing_key() == after == key.read_bytes()
+    assert key.lstat().st_mode & 0o777 == 0o600 and not key.is_symlink()
+
+
+def test_a_key_of_another_user_is_neither_used_nor_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    before, mine = checkpoints._load_signing_key(), os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: mine + 1)
+        assert checkpoints._load_signing_key() == b""
+    assert checkpoints._load_signing_key() == before
 
 
 def test_state_comes_back_as_it_was(lease):
@@ -171,6 +210,20 @@ def test_who_has_lost_the_lease_writes_no_checkpoint(tmp_path):
         with pytest.raises(LockLostError):
             kept.remove()
     assert {file.name for file in (tmp_path / "checkpoint").iterdir()} == {"1.pieces", "1.state"}
+
+
+@pytest.mark.parametrize("deleted", ["", "1.pieces"])
+def test_checkpoints_go_on_after_some_were_deleted_by_hand(lease, tmp_path, deleted):
+    store = CheckpointStore(lease)
+    store.save({}, {"weights": buffer(ROWS, 1)})
+    if deleted:
+        (tmp_path / "checkpoint" / deleted).unlink()
+    else:
+        shutil.rmtree(tmp_path / "checkpoint")
+    store.save({}, {"weights": buffer(ROWS, 1)})
+    newest = CheckpointStore(lease).numbers()[0]
+    found = CheckpointStore(lease).load(newest)
+    assert np.array_equal(found.state["weights"], buffer(ROWS, 1))
 
 
 def test_link_in_place_of_the_folder_is_not_followed(lease, tmp_path, tmp_path_factory):

@@ -1,5 +1,7 @@
 """Complete runs of other adapter code are named, and runs that say nothing of it are not."""
 
+import types
+
 import recorded
 
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
@@ -13,6 +15,10 @@ def made_by(results, files, seed=0):
     recorded.edit(folder, provenance={"adapter": {**code, "files": files(code["files"])}})
     assert read_run(folder).complete
     return folder
+
+
+def request(endpoint):
+    return types.SimpleNamespace(spec=types.SimpleNamespace(endpoint=endpoint))
 
 
 def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
@@ -38,13 +44,24 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
 
 def test_only_complete_runs_are_said_to_be_made_by_other_code(tmp_path, capsys):
     folder = made_by(tmp_path, lambda files: dict.fromkeys(files, "0" * 64))
-    _print_skipped_runs({folder: None}, 3)
+    runs = {folder: request("auc"), tmp_path / "a": None, tmp_path / "b": None}
+    _print_skipped_runs({folder: None}, runs)
     said = capsys.readouterr().out
     assert "1 of 3 runs are complete already." in said and "made by an earlier version" in said
-    _print_skipped_runs({folder: "process 7 on there"}, 3)
+    _print_skipped_runs({folder: "process 7 on there"}, runs)
     assert capsys.readouterr().out == "1 of 3 runs are running elsewhere.\n"
-    _print_skipped_runs({}, 3)
+    _print_skipped_runs({}, runs)
     assert capsys.readouterr().out == ""
+
+
+def test_an_endpoint_that_complete_runs_do_not_have_is_said(tmp_path, capsys):
+    folder = made_by(tmp_path, dict)
+    recorded.edit(folder, spec=read_run(folder).content["spec"] | {"endpoint": "last-3"})
+    _print_skipped_runs({folder: None}, {folder: request("final")})
+    said = capsys.readouterr().out
+    assert "have the endpoint that they were started with, last-3. --endpoint NAME" in said
+    _print_skipped_runs({folder: None}, {folder: request("last-3")})
+    assert capsys.readouterr().out == "1 of 1 runs are complete already.\n"
 
 
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():

@@ -22,7 +22,7 @@ from parallax.harness.contract.run_spec import (
 )
 from parallax.harness.contract.state_codec import StateMismatchError, StateReader, StateWriter
 from parallax.harness.record.folder import RunFolder
-from parallax.harness.record.lock import RunLock
+from parallax.harness.record.lock import LockLostError, RunLock
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train import stop_signals as stopping
@@ -306,6 +306,25 @@ class TestOddStarts:
             content = go(prepared, folder)
         assert content["resumed_from"] is None and result(folder) == undisturbed
         assert "packages: numpy was 0.1 and is 1" in content["resume_notes"][0]
+
+    def test_a_hyperparameter_that_differs_is_named(self, undisturbed, tmp_path):
+        other, folder = a_run(tmp_path, hyperparameters={"gamma": 0.5})
+        go(other, folder, accident=fail, at=50)
+        shutil.move(folder / "checkpoint", tmp_path)
+        shutil.rmtree(folder)
+        prepared, folder = a_run(tmp_path)
+        initialize_run(prepared, folder)
+        shutil.move(tmp_path / "checkpoint", folder)
+        content = go(prepared, folder)
+        assert content["resumed_from"] is None and result(folder) == undisturbed
+        now = prepared.spec.hyperparameters.gamma
+        assert f"from: hyperparameters: gamma was 0.5 and is {now}" in content["resume_notes"][0]
+
+    def test_a_lock_that_is_deleted_by_hand_is_lost(self, undisturbed, tmp_path):
+        prepared, folder = a_run(tmp_path)
+        with pytest.raises(LockLostError):
+            go(prepared, folder, accident=lambda: shutil.rmtree(folder / ".lease"), at=30)
+        assert go(prepared, folder)["status"] == "completed" and result(folder) == undisturbed
 
     def test_full_disk_lets_the_training_go_on(self, undisturbed, tmp_path, monkeypatch):
         write = RunLock.write
