@@ -10,7 +10,7 @@ import shlex
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,9 @@ def run(words: Sequence[str]) -> int:
         0 when all runs are complete, 1 when some are not, 2 for bad input or none, 130 for Ctrl-C.
     """
     chosen = dict(word.partition("=")[::2] for word in words if word not in ("-h", "--help"))
-    algorithm, recipe = chosen.get("algorithm", "ppo"), chosen.get("hps", "original")
-    if not words or (
-        len(chosen) < len(words)
-        and chosen.keys() <= {"algorithm", "hps"}
-        and recipe in list_group_options().get(f"hyperparameters/{algorithm}", ())
-    ):
-        print(format_train_help(algorithm, recipe))
+    is_help = len(chosen) < len(words) and chosen.keys() <= {"algorithm", "hps"}
+    if (not words or is_help) and (text := format_train_help(chosen)):
+        print(text)
         # Without arguments, nothing is trained: the default run takes hours.
         return 0 if words else 2
     from hydra._internal.utils import get_args_parser
@@ -196,14 +192,19 @@ def _is_single_choice(parser: Any, word: str) -> bool:
 _HELP_WIDTH, _HELP_INDENT = 96, 28  # columns
 
 
-def format_train_help(algorithm: str, recipe: str) -> str:
+def format_train_help(chosen: Mapping[str, str]) -> str:
     """Return the help of `parallax train`, with an algorithm's hyperparameters in a recipe.
 
-    Thresholds of the diagnosis, a hundred lines, are listed by `--cfg job` and in the docs.
+    Thresholds of the diagnosis, a hundred lines, are listed by `--cfg job` and in the docs. An
+    empty string if the algorithm has no such recipe.
     """
     text = (files("parallax.harness.conf") / "config.yaml").read_text("utf-8")
     groups, settings = read_setting_descriptions(text)
     options = list_group_options()
+    used = {name: default for name, default, _ in groups} | dict(chosen)
+    algorithm, recipe = used["algorithm"], used["hps"]
+    if recipe not in options.get(f"hyperparameters/{algorithm}", ()):
+        return ""
     lines = ["groups: GROUP=OPTION, here with the default, the meaning and the options"]
     for name, default, meaning in groups:
         lines += ["", *_format_setting(f"{name}={default}", meaning)]

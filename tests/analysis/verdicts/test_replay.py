@@ -162,7 +162,10 @@ def test_a_packed_file_has_the_same_effects_and_no_errors_of_priorities(study, t
     assert main(["study", "replay", str(packed)]) == 0
     printed = capsys.readouterr().out
     assert "3 comparisons with uniform replay: 1 harms, 2 helps" in printed
-    assert printed.count(" and 29 more: errors of priorities are unknown: packed files have no traces") == 1
+    assert (
+        printed.count(" and 29 more: errors of priorities are unknown: packed files have no traces")
+        == 1
+    )
     found = [
         judge_replay(read_replay_metrics(load_runs(path)), VerdictOptions())
         for path in (study, packed)
