@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from parallax.analysis.data.runs import (
     hash_evaluations,
     make_loaded_run,
 )
+from parallax.analysis.labels import group_items
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
@@ -206,7 +207,18 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
     others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]
     separated, sentences = separate_conflicting_runs(runs)
     used, copies = _remove_copies(separated, found.root)
-    return LoadedRuns(found.root, used, (*others, *copies), found.links, sentences)
+    conflicts = (*sentences, *_describe_equal_runs(used))
+    return LoadedRuns(found.root, used, (*others, *copies), found.links, conflicts)
+
+
+def _describe_equal_runs(runs: Sequence[CompletedRun]) -> Iterator[str]:
+    """Yield which runs of a setting have the same evaluations under several seeds or frameworks."""
+    for members in group_items(runs, hash_evaluations).values():
+        if len(members) > 1:
+            cell = members[0].id.cell
+            names = [f"{run.id.framework} seed={run.id.seed}" for run in members]
+            place = "/".join((cell.study, cell.env, cell.algorithm, cell.hps, cell.variant))
+            yield f"{place}: {', '.join(names)} have equal evaluations; one may be a copy"
 
 
 def _name_level(run_id: RunId, levels: Mapping[tuple[str, str], set[str]]) -> RunId:

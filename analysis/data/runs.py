@@ -150,8 +150,8 @@ class LoadedRuns:
         runs: Runs that enter the statistics, ordered by path.
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
-        conflicts: One sentence per place where runs of the same path have different settings;
-            these runs got separate variants.
+        conflicts: One sentence per place where runs of the same path have different settings, and
+            so got separate variants, or where several runs have equal evaluations.
         folders: Used and unused run folders.
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.

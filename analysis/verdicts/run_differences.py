@@ -33,15 +33,15 @@ _MAX_NAMED_VALUES = 4
 def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     """Return the unintended differences between the runs of two frameworks in one setting.
 
-    These are different seeds, different versions of packages that both use, and effective
-    hyperparameters that are not the same in all runs of a framework.
+    These are different seeds, different versions of a package, and effective hyperparameters that
+    are not the same in all runs of a framework.
     """
     if not first.runs or not second.runs:
         return ()
     found = [describe_seed_overlap(first.seeds, second.seeds)]
     one, other = _collect_versions(first.runs), _collect_versions(second.runs)
-    shared = {name: one[name] | other[name] for name in one.keys() & other.keys()}
-    found.append(_format_differing("versions differ", shared))
+    versions = {name: one.get(name, set()) | other.get(name, set()) for name in one | other}
+    found.append(_format_differing("versions differ", versions))
     for group in (first, second):
         found.append(_describe_imported_runs(group))
         found.append(

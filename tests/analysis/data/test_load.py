@@ -180,6 +180,15 @@ def test_runs_without_a_seed_and_with_the_same_evaluations_are_copies(results, m
     assert [item.path.name for item in copies] == ["seed=1"]
 
 
+def test_runs_with_equal_evaluations_under_several_names_are_named(results, make_run):
+    for framework, seed, score in (("sb3", 0, 5.0), ("sb3", 1, 6.0), ("cleanrl", 0, 5.0)):
+        make_run(framework=framework, seed=seed, score=score)
+    loaded = load_runs(results)
+    (sentence,) = loaded.conflicts
+    assert loaded.used == 3 and sentence.startswith("demo/Hopper-v5/ppo/original/")
+    assert "cleanrl seed=0, sb3 seed=0 have equal evaluations; one may be a copy" in sentence
+
+
 def test_a_copy_with_other_returns_is_named_as_such(results, make_run):
     folder = make_run(seed=0, score=100)
     shutil.move(folder, folder.with_name("first"))

@@ -83,6 +83,9 @@ def test_every_difference_that_was_not_intended_is_named_in_its_order():
     assert caveats.find_caveats(make_group("b", (), None), first) == ()
     same = make_group("c", (0, 1), {"torch": "2.1"}, gamma=[1, 1])
     assert caveats.find_caveats(same, make_group("d", (0, 1), None)) == ()
+    mixed = make_group("f", (0, 1), {"torch": "2.1", "own": "1"})
+    mixed.runs[1].provenance = types.SimpleNamespace(packages={"own": "2"}, python=None)
+    assert caveats.find_caveats(mixed, same)[0] == "versions differ: own 1 and 2"
     apart = make_group("e", (7,), {"torch": "2.1"})
     assert caveats.find_caveats(same, apart) == (
         "no seed in common, so neither are the initial states",
