@@ -99,6 +99,14 @@ def test_commands_exist(page):
         assert command in COMMANDS or command in groups, f"{name(page)}: {line}"
 
 
+def test_the_threat_model_has_every_command():
+    text = (DOCS / "explanation" / "threat-model.md").read_text()
+    table = text.partition("\n## What each command does\n")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    named = [words.partition(" --")[0] for cell in cells for words in re.findall("`(.+?)`", cell)]
+    assert sorted(named) == sorted(COMMANDS)
+
+
 def test_every_page_is_in_the_navigation():
     text = re.sub(r"!!python.*", "", (ROOT / "mkdocs.yml").read_text())
 
