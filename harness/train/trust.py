@@ -28,14 +28,12 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     - `python`: an interpreter; this one needs no trust.
     - `env`: a module that registers tasks; those of this project, and of packages that have an
       entry point for tasks, adapters or algorithms, need none.
-    - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
-      own need none.
+    - `env_wrappers`: modules of classes; the same holds for them, and Gymnasium's own need none.
     - `env_kwargs`: texts that contain a slash or colon, or begin with a tilde or dot, by which some
       tasks find a file (`xml_file`) or another task's module (`env_id`), and names with dots, as
       highway-env imports classes by (`config.other_vehicles_type`).
-    - `diagnosis.extra_checks`: checks; those that an entry point registers need none.
     - `script`: a user's own copy of a training script, whose text is stored.
-    - `adapter` of `run.json`: a class; those that an entry point registers need none.
+    - `diagnosis.extra_checks`, and `adapter` of `run.json`: those of an entry point need none.
 
     All other fields select something installed: names of entry points or of closed lists, a file
     of values (`hps`), or an entry of a file beside an installed adapter (`intervention`).
