@@ -3,6 +3,7 @@
 import ast
 import csv
 import dataclasses
+import importlib
 import importlib.util
 import json
 import re
@@ -241,7 +242,11 @@ def test_python_blocks_are_python():
         for page in PAGES
         for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
     ):
-        ast.parse(code)
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("parallax"):
+                module = importlib.import_module(str(node.module))
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"{node.module}: {missing}"
 
 
 def test_the_readme_is_short():
