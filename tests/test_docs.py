@@ -1,7 +1,11 @@
 """The documentation against the files, the commands and the code that it names."""
 
 import ast
+import csv
+import dataclasses
+import importlib
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -12,8 +16,17 @@ import pytest
 import yaml
 from loops import iterate_some
 
+from parallax.analysis.figures.families import FAMILIES
+from parallax.envs.tasks import load_task
 from parallax.harness.cli import main as cli
-from parallax.harness.record.packed import read_rows
+from parallax.harness.contract import events
+from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.recipes import load_recipe, read_recipe
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_spec
+from parallax.harness.interventions.mutants import load_mutants
+from parallax.harness.record.packed import PACKED_SCHEMA, read_rows
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -99,6 +112,110 @@ def test_commands_exist(page):
         assert command in COMMANDS or command in groups, f"{name(page)}: {line}"
 
 
+def read_page(name):
+    return (DOCS / name).read_text()
+
+
+def list_table_names(text, heading):
+    """Return the names in the first column of the first table below a heading or sentence."""
+    table = text.partition(f"\n{heading}\n")[2].partition("\n|---|")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+    return [name for cell in cells for name in re.findall("`(.+?)`", cell)]
+
+
+def test_tables_of_the_run_folder_have_every_field():
+    text = read_page("reference/run-folder.md")
+    fields = {field.name for field in dataclasses.fields(RunSpec)}
+    named = list_table_names(text, "Fields of `spec`:")
+    assert fields - set(named) == {"intervention", "checkpoint_every"}  # named in a row's text
+    assert list_table_names(text, "## Packed studies") == PACKED_SCHEMA.names
+
+
+def test_paths_of_runs_are_those_of_default_settings():
+    text = read_page("reference/run-folder.md")
+    recipe = read_recipe("ppo", "original")
+    given = {"study": "s", "framework": "sb3", "algorithm": "ppo", "env": "Hopper-v5", "seed": 0}
+    given |= RUN_DEFAULTS | {"hps": "original", "alignment": "exact", "eval_every": None}
+    for steps in (100_000, 20_000):
+        variant = make_run_spec(given | {"steps": steps}, recipe, recipe).variant
+        assert f"`{variant}`" in text, variant
+    assert len(re.findall(r"/sb3/steps=100000,alignment=exact\"", text)) == 2
+
+
+def test_events_of_the_page_exist():
+    text = read_page("reference/events.md")
+    named = re.findall(r"`([A-Z][a-z]+[A-Z]\w+)`|subscribe\((\w+)", text)
+    names = {first or second for first, second in named} - {"TrainingEvents"}
+    assert len(names) > 12
+    assert [name for name in sorted(names) if not hasattr(events, name)] == []
+
+
+def test_figure_families_of_the_page_exist():
+    named = list_table_names(read_page("reference/figures.md"), "## Figures")
+    assert sorted(named) == sorted(family.name for family in FAMILIES)
+
+
+def test_the_architecture_names_every_package_of_the_harness():
+    text = read_page("explanation/architecture.md")
+    folders = [path.parent.name for path in (ROOT / "harness").glob("*/__init__.py")]
+    assert [name for name in iterate_some(folders) if not re.search(rf"[/`]{name}/`", text)] == []
+
+
+def test_numbers_on_pages_are_those_of_the_code():
+    results = json.loads((DOCS / "differences.json").read_text())["results"]
+    answers = [one["answers"]["skrl"] for one in results if "skrl" in one["answers"]]
+    answered = sum(not (one["unmeasured"] or one["failed"]) for one in answers)
+    words = f"Of {len(answers)} questions, {answered} are answered"
+    assert words in read_page("reference/frameworks.md")
+    text = read_page("explanation/alignment.md")
+    words = f"{len(DQN.common_fields)} of {len(dataclasses.fields(DQN))} hyperparameters of DQN"
+    assert words in text
+    context = RunContext(load_task("InvertedPendulum-v4"), 20_000, 0, patch_constants=True)
+    taken = {
+        name: load_adapter(name).translate("ppo", load_recipe("ppo", "original"), context)
+        for name in ("cleanrl", "sb3", "torchrl", "tianshou", "skrl", "sbx")
+    }
+    steps = {name: f"{native.total_steps:,}" for name, native in taken.items()}
+    words = f"CleanRL's PPO trains {steps.pop('cleanrl')}, skrl's {steps.pop('skrl')} and the "
+    assert f"{words}others' {set(steps.values()).pop()}" in text and len(set(steps.values())) == 1
+    (score,) = [row for row in load_references() if row[0] == "MinAtar/Breakout"]
+    for page in iterate_some(["reference/images.md", "reference/example-studies.md"]):
+        assert f"{score[1]} ± {score[2]} over {score[3]} episodes" in read_page(page)
+
+
+def load_references():
+    """Return task, mean, deviation and episodes of the published scores of random actions."""
+    file = ROOT / "analysis" / "data" / "published" / "random.csv"
+    with file.open(newline="") as lines:
+        return [(row[1], row[7], row[8], row[10]) for row in csv.reader(lines)]
+
+
+def test_commands_of_example_studies_have_the_level_of_their_runs():
+    blocks = re.findall(r"(?:^    .*\n)+", read_page("reference/example-studies.md"), re.M)
+    levels = {}
+    for name in ("clipping", "td3_sbx", "target"):
+        level = {
+            json.loads(row["run_json"])["spec"]["alignment"]
+            for row in read_rows(DOCS / f"{name}.parquet")
+        }
+        (block,) = [block for block in blocks if f"study.name={name}" in block]
+        levels[name] = level == {"thesis"}, "alignment=common" in block
+    assert levels == dict.fromkeys(levels, (True, True))
+
+
+@pytest.mark.long
+def test_the_number_of_mutants_is_that_of_the_installed_versions():
+    names = (path.parent.name for path in (ROOT / "adapters").glob("*/update_code.yaml"))
+    adapters = [load_adapter(name) for name in names]
+    count = sum(len(load_mutants(one, algorithm)) for one in adapters for algorithm in ALGORITHMS)
+    assert f"They give {count:,} mutants" in read_page("reference/interventions.md")
+
+
+def test_the_threat_model_has_every_command():
+    named = list_table_names(read_page("explanation/threat-model.md"), "## What each command does")
+    assert sorted(words.partition(" --")[0] for words in named) == sorted(COMMANDS)
+
+
 def test_every_page_is_in_the_navigation():
     text = re.sub(r"!!python.*", "", (ROOT / "mkdocs.yml").read_text())
 
@@ -125,7 +242,11 @@ def test_python_blocks_are_python():
         for page in PAGES
         for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
     ):
-        ast.parse(code)
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("parallax"):
+                module = importlib.import_module(str(node.module))
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"{node.module}: {missing}"
 
 
 def test_the_readme_is_short():

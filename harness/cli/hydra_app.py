@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,19 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
 def check_composed_keys(config: DictConfig) -> None:
     """Check that a composed configuration has no unused keys; the error names the first one."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
-    swept: Any = (
-        OmegaConf.to_container(HydraConfig.get(), resolve=False)
-        if HydraConfig.initialized()
-        else {}
-    )
-    check_known_keys(raw, [*find_references(raw), *find_references(swept)])
+    command = HydraConfig.get() if HydraConfig.initialized() else OmegaConf.create()
+    swept = OmegaConf.to_container(command, resolve=False)
+    study = read_study_references(config.get("hydra", command))
+    check_known_keys(raw, [*find_references(raw), *find_references(swept), *study])
+
+
+def read_study_references(settings: DictConfig) -> Iterator[str]:
+    """Yield the names that the study's file refers to, also in values that were overridden."""
+    for source in settings.runtime.config_sources if "runtime" in settings else ():
+        if source.schema in ("pkg", "file"):
+            folder = files(source.path) if source.schema == "pkg" else Path(source.path)
+            file = folder / "study" / f"{settings.runtime.choices.get('study')}.yaml"
+            yield from find_references([file.read_text("utf-8")] if file.is_file() else [])
 
 
 def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
@@ -171,10 +179,7 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         unknown = [name for name in (*rest, *only, *skip) if name not in defaults]
         if unknown:
             check_names(unknown, load_all_checks(extra)[0])
-    checks = {
-        name: dict(value) if isinstance(value, Mapping) else {"threshold": value}
-        for name, value in rest.items()
-    }
+    checks = {n: dict(v) if isinstance(v, Mapping) else {"threshold": v} for n, v in rest.items()}
     settings = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]} | {
         "thresholds": {
             name: own["threshold"]

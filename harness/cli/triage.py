@@ -14,12 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parallax.harness.cli.arguments import add_algorithms_argument, get_single_name
+from parallax.harness.cli.arguments import (
+    add_algorithms_argument,
+    add_trust_argument,
+    get_single_name,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.interpreter import find_cache_folder, forbid_imports_from
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec, spec_from_dict
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.first_divergence import DivergencePoint
@@ -34,6 +38,7 @@ from parallax.harness.probes.baseline import OTHER_NUMBERS, describe_change
 from parallax.harness.record.files import parse_jobs
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import run_sweep
+from parallax.harness.train.trust import list_named_code, require_trust
 from parallax.harness.versions.environments import build_environment
 from parallax.harness.versions.history import find_supported_versions
 
@@ -119,33 +124,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="study or packed runs of at least three frameworks at equal hyperparameters "
         "(default: runs that come with Parallax)",
     )
-    add(
-        "--endpoint",
-        default="auc",
-        metavar="NAME",
-        help="score of a run: auc (the return averaged over training), final or last-K "
-        "(default: %(default)s)",
-    )
+    text = "score of a run: auc (the return averaged over training), final or last-K (default: auc)"
+    add("--endpoint", default="auc", metavar="NAME", help=text)
     text = "pairs of seeds per check (default: %(default)s)"
     add("--batch", type=int, default=3, metavar="N", help=text)
-    add(
-        "--max-seeds",
-        type=int,
-        default=12,
-        metavar="N",
-        help="largest number of pairs of seeds, a multiple of --batch (default: %(default)s)",
-    )
+    text = "largest number of pairs of seeds, a multiple of --batch (default: %(default)s)"
+    add("--max-seeds", type=int, default=12, metavar="N", help=text)
     add("--no-training", action="store_true", help="stop after probes and lockstep")
     text = "trainings at a time (default: one per core)"
     add("--jobs", type=parse_jobs, default=-1, metavar="N", help=text)
-    add(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="FOLDER",
-        help="folder that trainings are stored in; complete ones are not repeated "
-        "(default: %(default)s)",
-    )
+    text = "folder of the trainings; complete ones are not repeated (default: %(default)s)"
+    add("--results", type=Path, default=Path("results"), metavar="FOLDER", help=text)
     add(
         "--cache",
         type=Path,
@@ -153,6 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of one virtual environment per release (default: ~/.cache/parallax/releases)",
     )
+    add_trust_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -268,14 +258,11 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     bottom = find_bottom_score(present, settled)
     if bottom is None:  # nothing is known of the task's rewards
         bottom = min(score for values in scores.values() for score in values)
-    return ReferenceSetting(
-        dataclasses.replace(
-            spec_from_dict(dict(present[0].runs[0].spec)), endpoint=settled.endpoint
-        ),
-        present,
-        compute_reference_spread(scores),
-        bottom,
-    )
+    spec = spec_from_dict(dict(present[0].runs[0].spec))
+    spec = dataclasses.replace(spec, endpoint=settled.endpoint, python=None)
+    require_trust(place, list_named_code([spec]), trust=options.trust)
+    forbid_imports_from(run.path for run in present[0].runs)
+    return ReferenceSetting(spec, present, compute_reference_spread(scores), bottom)
 
 
 def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[str]:

@@ -19,6 +19,7 @@ from parallax.harness.cli.arguments import (
     RUNS_HELP,
     add_algorithms_argument,
     add_file_argument,
+    add_trust_argument,
     find_script_side,
     get_single_name,
 )
@@ -27,6 +28,7 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
+from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.own_script import OwnScript, read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import (
@@ -48,6 +50,7 @@ from parallax.harness.probes.results import (
     format_answer,
     name_source,
 )
+from parallax.harness.train.trust import list_task_code, require_trust
 
 if TYPE_CHECKING:
     from parallax.analysis.data.runs import LoadedRuns
@@ -92,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--script",
         "your own copy of a CleanRL script, instead of the wheel's; cleanrl cleanrl compares both",
     )
+    add_trust_argument(parser)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +136,11 @@ def run(options: argparse.Namespace) -> int:
     algorithm = get_single_name("--algorithms", options.algorithms or (), names)
     sides = _parse_sides(options, algorithm)
     pair = sides[0].label, sides[1].label
-    loaded = None if options.study is None else _load_study(options.study)
+    loaded, env = None if options.study is None else _load_study(options.study), options.env
     take_settings_of_study(options, loaded, pair, algorithm)
+    if loaded and not env:  # the task is named by the study, whose author may be somebody else
+        require_trust(options.study, list_task_code(options.env), trust=options.trust)
+        forbid_imports_from(run.path for run in loaded.runs)
     with tempfile.TemporaryDirectory() as folder:
         options.hps = _find_recipe(options.hps, loaded, algorithm, Path(folder))
         _print_answer(options, sides, algorithm, loaded)

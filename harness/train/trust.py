@@ -28,19 +28,15 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     - `python`: an interpreter; this one needs no trust.
     - `env`: a module that registers tasks; those of this project, and of packages that have an
       entry point for tasks, adapters or algorithms, need none.
-    - `env_wrappers`: classes around the task; the same holds for their modules, and Gymnasium's
-      own need none.
+    - `env_wrappers`: modules of classes; the same holds for them, and Gymnasium's own need none.
     - `env_kwargs`: texts that contain a slash or colon, or begin with a tilde or dot, by which some
       tasks find a file (`xml_file`) or another task's module (`env_id`), and names with dots, as
       highway-env imports classes by (`config.other_vehicles_type`).
-    - `diagnosis.extra_checks`: checks; those that an entry point registers need none.
     - `script`: a user's own copy of a training script, whose text is stored.
-    - `adapter` of `run.json`: a class; those that an entry point registers need none.
+    - `diagnosis.extra_checks`, and `adapter` of `run.json`: those of an entry point need none.
 
-    All other fields select something installed, and their values are checked when the
-    specification is read: `framework`, `algorithm`, `wrappers`, `logger` and `replay` are names of
-    entry points or of closed lists, `hps` is a file of values, and `intervention` an entry of a
-    file beside an installed adapter, whose text a folder cannot bring along.
+    All other fields select something installed: names of entry points or of closed lists, a file
+    of values (`hps`), or an entry of a file beside an installed adapter (`intervention`).
     """
     lines = []
     known = {entry.value for entry in adapter.find_adapter_entry_points().values()}
@@ -50,9 +46,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
             lines.append(f"interpreter: {spec.python}")
         if spec.script:
             lines.append(f"script stored in the run: {spec.script.name} ({spec.script.sha256})")
-        module, colon, _ = spec.env.partition(":")
-        if colon and not _is_installed_task(module):
-            lines.append(f"import of the module {module}: env={spec.env}")
+        lines += list_task_code(spec.env)
         lines += [
             f"import of the module {name.partition(':')[0]}: env.wrappers={name}"
             for name in spec.env_wrappers
@@ -73,6 +67,13 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
                 if name not in installed
             ]
     return list(dict.fromkeys(lines))
+
+
+def list_task_code(env: str) -> list[str]:
+    """List the module that a task's name imports, unless it is installed here."""
+    module, colon, _ = env.partition(":")
+    needs_trust = colon and not _is_installed_task(module)
+    return [f"import of the module {module}: env={env}"] if needs_trust else []
 
 
 def list_texts(value: Any) -> list[str]:

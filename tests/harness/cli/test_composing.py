@@ -65,6 +65,14 @@ def product(*axes):
     return [[word for word in job if word] for job in itertools.product(*axes)]
 
 
+def test_values_that_a_study_computes_can_be_set_on_the_command_line():
+    sizes = ["steps=4096", "eval_every=2048", "eval_episodes=2"]
+    with sweep(overrides=["study=demo", *sizes]) as (loader, master):
+        specs = check(loader, master, [["algorithm=ppo", *sizes], ["algorithm=td3", *sizes]])
+        assert [(spec.steps, spec.eval_every) for spec in specs] == [(4096, 2048)] * 2
+        assert check(loader, master, [["+demo_stepz.ppo=4096"]]) == "refused"
+
+
 def test_runs_are_those_that_hydra_composes_one_by_one():
     with sweep(overrides=["seed=1,2"]) as (loader, master):
         specs = check(loader, master, JOBS)

@@ -17,7 +17,7 @@ FAR_APART = {"a": [0.0], "b": [1000.0], "c": [-1000.0]}
 
 
 def options(**changes):
-    content = {"reference": None, "env": None, "endpoint": "auc", **changes}
+    content = {"reference": None, "env": None, "endpoint": "auc", "trust": False, **changes}
     return argparse.Namespace(**content)
 
 

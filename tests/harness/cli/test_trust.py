@@ -297,6 +297,28 @@ def test_foreign_folder_that_names_a_file_of_the_task_is_refused(recorded, capsy
     assert "env.kwargs.xml_file=/tmp/theirs.xml" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["why", "sb3", "cleanrl", "--algorithms", "ppo", "--study"],
+        ["triage", "sb3", "sb3+value-loss-x0.5", "--algorithms", "ppo", "--reference"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_task_of_a_study_is_imported_only_where_it_is_trusted(recorded, capsys, words):
+    folder, mark = recorded
+    results = mark.with_name("results")
+    content = json.loads((folder / "run.json").read_text())
+    for framework in ("sb3", "cleanrl", "torchrl"):
+        spec = support.spec(framework=framework, hps="sb3", env="trap_module:X-v0")
+        copied = shutil.copytree(folder, spec.folder(results))
+        write_json(copied / "run.json", content | {"spec": spec_to_dict(spec)})
+    assert main([*words, str(results)]) == 2
+    told = capsys.readouterr().err
+    assert "    import of the module trap_module: env=trap_module:X-v0\nAdd --trust" in told
+    assert not mark.exists() and "trap_module" not in sys.modules
+
+
 SHOWN = "f names what would run as you, here or on the nodes:\n    a\\x1b\n    b"
 REFUSED = "Nothing was started: you did not trust the code that the folder names."
 

@@ -1,9 +1,13 @@
 """Checks are pure: from signals that are made up to what is seen, without any training."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.diagnosis.check import DiagnosisCheck
 from parallax.harness.diagnosis.checks import (
     check_names,
@@ -77,6 +81,15 @@ def test_every_check_of_the_table_is_there():
     found = {check.paper_id for check in CHECKS.values()} - {""}
     assert len(PAPER_IDS) == 24 and found == {*PAPER_IDS, "ACN.d0"}
     assert set(NETWORKS) <= set(CHECKS)
+
+
+def test_the_limit_of_learning_rates_is_twice_the_highest_one_of_the_recipes():
+    recipes = [load_recipe(a, name) for a in ALGORITHMS for name in list_recipe_names(a)]
+    fields = [pair for recipe in recipes for pair in dataclasses.asdict(recipe).items()]
+    highest = max(rate for name, rate in fields if name.endswith("learning_rate"))
+    check = CHECKS["learning-rate-too-high"]
+    assert check.threshold == pytest.approx(2 * highest)
+    assert check.source.endswith(f"twice the highest rate of the shipped recipes, {highest}")
 
 
 @pytest.mark.parametrize("check", load_own_checks(), ids=lambda check: check.id)
