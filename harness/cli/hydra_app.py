@@ -1,5 +1,6 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+import collections
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +11,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from parallax.harness import conf
 from parallax.harness.cli.config_groups import (
     DIAGNOSIS_KEYS,
     GROUP_KEYS,
@@ -55,13 +57,21 @@ def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:
 
 def check_composed_keys(config: DictConfig) -> None:
     """Check that a composed configuration has no unused keys; the error names the first one."""
-    raw: Any = OmegaConf.to_container(config, resolve=False)
-    swept: Any = (
-        OmegaConf.to_container(HydraConfig.get(), resolve=False)
-        if HydraConfig.initialized()
-        else {}
-    )
-    check_known_keys(raw, [*find_references(raw), *find_references(swept)])
+    configs = [config, *([HydraConfig.get()] if HydraConfig.initialized() else [])]
+    plain: list[Any] = [OmegaConf.to_container(item, resolve=False) for item in configs]
+    hydra_part = plain[1] if len(plain) > 1 else plain[0].get("hydra", {})
+    sources = hydra_part.get("runtime", {}).get("config_sources", [])
+    references = [name for item in plain for name in find_references(item)]
+    check_known_keys(plain[0], [*references, *find_study_references(sources)])
+
+
+def find_study_references(sources: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """Yield the names that files of studies refer to, here and in Hydra's `config_sources`."""
+    # The command line may replace a reference; the key that it named is then no mistake.
+    folders = [Path(source["path"]) for source in sources if source["schema"] == "file"]
+    for folder in (Path(conf.__path__[0]), *folders):
+        for file in (folder / "study").glob("*.yaml"):
+            yield from find_references(file.read_text("utf-8", "replace"))
 
 
 def check_known_keys(values: Mapping[str, Any], references: Iterable[str] = ()) -> None:
@@ -97,11 +107,8 @@ def find_references(raw: Any) -> Iterator[str]:
 
 def iterate_references(raw: Any) -> Iterator[str]:
     """Yield every text in unresolved values that refers to other values."""
-    if isinstance(raw, Mapping):
-        for pair in raw.items():
-            yield from iterate_references(list(pair))
-    elif isinstance(raw, list):
-        for item in raw:
+    if isinstance(raw, Mapping | list | tuple):
+        for item in raw.items() if isinstance(raw, Mapping) else raw:
             yield from iterate_references(item)
     elif isinstance(raw, str) and "${" in raw:
         yield raw
@@ -167,20 +174,14 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         unknown = [name for name in (*rest, *only, *skip) if name not in defaults]
         if unknown:
             check_names(unknown, load_all_checks(extra)[0])
-    checks = {
-        name: dict(value) if isinstance(value, Mapping) else {"threshold": value}
-        for name, value in rest.items()
-    }
-    settings = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]} | {
-        "thresholds": {
-            name: own["threshold"]
-            for name, own in checks.items()
-            if "threshold" in own and own["threshold"] != defaults.get(name)
-        },
-        "periods": {
-            name: own["period"] for name, own in checks.items() if own.get("period") is not None
-        },
-    }
+    settings: dict[str, Any] = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]}
+    settings |= {"thresholds": {}, "periods": {}}
+    for name, value in rest.items():
+        own = value if isinstance(value, Mapping) else {"threshold": value}
+        if "threshold" in own and own["threshold"] != defaults.get(name):
+            settings["thresholds"][name] = own["threshold"]
+        if own.get("period") is not None:
+            settings["periods"][name] = own["period"]
     changed = {key: value for key, value in settings.items() if value not in (None, [], {})}
     return {"mode": values.get("name")} | changed
 
@@ -198,9 +199,7 @@ def report_outcomes(outcomes: list[RunOutcome], results_dir: Path) -> None:
     Raises:
         RunsFailedError: Not all of them completed.
     """
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    counts = collections.Counter(outcome.status for outcome in outcomes)
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     studies = sorted({str(results_dir / outcome.spec.study) for outcome in outcomes})
     where = [str(outcomes[0].folder)] if len(outcomes) == 1 else studies
