@@ -159,3 +159,23 @@ def test_documented_commands_run(page, tmp_path):
         words = [sys.executable, "-c", code, *shlex.split(command)[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+PLACEHOLDERS = re.compile(r"NAME|\$|my_package|my_ppo|--help|-sc |--config-dir|train env.name=")
+"""Parts of commands that need your own names or files."""
+
+
+@pytest.mark.long
+def test_documented_trainings_are_accepted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    only_plan = ["hydra/launcher=slurm", "hydra.launcher.dry_run=true"]
+    commands = {
+        re.split(r"\s+#", line)[0]
+        for page in PAGES
+        for line in find_code_blocks(page.read_text())
+        if line.startswith("parallax train ") and not PLACEHOLDERS.search(line)
+    }
+    for command in iterate_some(sorted(commands)):
+        words = [word for word in shlex.split(command)[1:] if "launcher" not in word]
+        multirun = [] if {"-m", "--multirun"} & set(words) else ["-m"]
+        assert cli.main([*words, *multirun, *only_plan]) == 0, f"{command}{capsys.readouterr().err}"
