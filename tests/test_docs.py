@@ -161,6 +161,14 @@ def test_documented_commands_run(page, tmp_path):
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
+def test_extras_are_installed_from_the_checkout():
+    # Another project has the name on PyPI.
+    for page in iterate_some(PAGES):
+        for line in page.read_text().splitlines():
+            bare = "pip install" in line and re.search(r"parallax-rl(?! @ )", line)
+            assert not bare, f"{name(page)}: {line}"
+
+
 PLACEHOLDERS = re.compile(r"NAME|\$|my_package|my_ppo|--help|-sc |--config-dir|train env.name=")
 """Parts of commands that need your own names or files."""
 
