@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ import yaml
 from loops import iterate_some
 
 from parallax.harness.cli import main as cli
+from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.recipes import read_recipe
+from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.packed import read_rows
+from parallax.harness.train.prepare import prepare_run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -167,6 +174,47 @@ def test_extras_are_installed_from_the_checkout():
         for line in page.read_text().splitlines():
             bare = "pip install" in line and re.search(r"parallax-rl(?! @ )", line)
             assert not bare, f"{name(page)}: {line}"
+
+
+def is_replay_available(framework, algorithm, replay):
+    recipe = read_recipe(algorithm, "original")
+    settings = RUN_DEFAULTS | {
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1",
+        "hps": "original",
+        "study": "docs",
+        "seed": 0,
+        "steps": 100_000,
+        "alignment": "exact",
+        "replay": replay,
+    }
+    try:
+        prepare_run(make_run_spec(settings, recipe, recipe), load_adapter(framework))
+    except SpecError:
+        return False
+    return True
+
+
+def test_the_table_of_replay_strategies_says_what_is_available():
+    text = (DOCS / "how-to/prioritized-replay.md").read_text()
+    table = text[text.index("| | DQN, double DQN |") :].split("\n\n")[0].splitlines()
+    rows = {cells[1]: cells[2:6] for row in table[2:] for cells in [re.split(r" *\| *", row)]}
+    frameworks = {label: key for key, label in FRAMEWORK_LABELS.items()} | {
+        "Stable-Baselines3": "sb3"
+    }
+    for labels, cells in iterate_some(rows.items()):
+        for label in labels.split(", "):
+            for algorithm, cell in zip(("dqn", "ddpg", "td3", "sac"), cells, strict=True):
+                option = re.search(r"(not )?with `(.*?)=(.*?)`", cell)
+                assert option is None or option[2] == "replay.critics", cell
+                reductions = ("mean", "net", "max") if algorithm in ("td3", "sac") else ("mean",)
+                for strategy, critics in product(("per", "rank", "atdc", "imp"), reductions):
+                    listed = cell.startswith("all") or f"`{strategy}`" in cell
+                    fits = not option or (critics == option[3]) != bool(option[1])
+                    replay = {"name": strategy, "critics": critics}
+                    found = is_replay_available(frameworks[label], algorithm, replay)
+                    assert found == (listed and fits), (label, algorithm, replay)
 
 
 PLACEHOLDERS = re.compile(r"NAME|\$|my_package|my_ppo|--help|-sc |--config-dir|train env.name=")
