@@ -18,6 +18,7 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
+from parallax.harness.diagnosis.checks import load_all_checks
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.packed import read_rows
 from parallax.harness.train.prepare import prepare_run
@@ -174,6 +175,16 @@ def test_extras_are_installed_from_the_checkout():
         for line in page.read_text().splitlines():
             bare = "pip install" in line and re.search(r"parallax-rl(?! @ )", line)
             assert not bare, f"{name(page)}: {line}"
+
+
+def test_checks_in_settings_exist():
+    known = {check.id for check in load_all_checks()[0]}
+    for page in iterate_some(PAGES):
+        text = page.read_text()
+        lists = re.findall(r"diagnosis\.(?:only|skip)=\[([a-z,-]+)\]", text)
+        named = [check for given in lists for check in given.split(",")]
+        named += re.findall(r"diagnosis\.([\w-]+)\.(?:threshold|period)=", text)
+        assert set(named) <= known, name(page)
 
 
 def is_replay_available(framework, algorithm, replay):
