@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,14 @@ from parallax.harness.contract import events
 from parallax.harness.contract.adapter import RunContext, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.dqn import DQN
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe, read_recipe
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_spec
+from parallax.harness.diagnosis.checks import load_all_checks
 from parallax.harness.interventions.mutants import load_mutants
+from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.packed import PACKED_SCHEMA, read_rows
+from parallax.harness.train.prepare import prepare_run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -280,3 +285,82 @@ def test_documented_commands_run(page, tmp_path):
         words = [sys.executable, "-c", code, *shlex.split(command)[1:]]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_extras_are_installed_from_the_checkout():
+    # Another project has the name on PyPI.
+    for page in iterate_some(PAGES):
+        for line in page.read_text().splitlines():
+            bare = "pip install" in line and re.search(r"parallax-rl(?! @ )", line)
+            assert not bare, f"{name(page)}: {line}"
+
+
+def test_checks_in_settings_exist():
+    known = {check.id for check in load_all_checks()[0]}
+    for page in iterate_some(PAGES):
+        text = page.read_text()
+        lists = re.findall(r"diagnosis\.(?:only|skip)=\[([a-z,-]+)\]", text)
+        named = [check for given in lists for check in given.split(",")]
+        named += re.findall(r"diagnosis\.([\w-]+)\.(?:threshold|period)=", text)
+        assert set(named) <= known, name(page)
+
+
+def is_replay_available(framework, algorithm, replay):
+    recipe = read_recipe(algorithm, "original")
+    settings = RUN_DEFAULTS | {
+        "framework": framework,
+        "algorithm": algorithm,
+        "env": "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1",
+        "hps": "original",
+        "study": "docs",
+        "seed": 0,
+        "steps": 100_000,
+        "alignment": "exact",
+        "replay": replay,
+    }
+    try:
+        prepare_run(make_run_spec(settings, recipe, recipe), load_adapter(framework))
+    except SpecError:
+        return False
+    return True
+
+
+def test_the_table_of_replay_strategies_says_what_is_available():
+    text = (DOCS / "how-to/prioritized-replay.md").read_text()
+    table = text[text.index("| | DQN, double DQN |") :].split("\n\n")[0].splitlines()
+    rows = {cells[1]: cells[2:6] for row in table[2:] for cells in [re.split(r" *\| *", row)]}
+    frameworks = {label: key for key, label in FRAMEWORK_LABELS.items()} | {
+        "Stable-Baselines3": "sb3"
+    }
+    for labels, cells in iterate_some(rows.items()):
+        for label in labels.split(", "):
+            for algorithm, cell in zip(("dqn", "ddpg", "td3", "sac"), cells, strict=True):
+                option = re.search(r"(not )?with `(.*?)=(.*?)`", cell)
+                assert option is None or option[2] == "replay.critics", cell
+                reductions = ("mean", "net", "max") if algorithm in ("td3", "sac") else ("mean",)
+                for strategy, critics in product(("per", "rank", "atdc", "imp"), reductions):
+                    listed = cell.startswith("all") or f"`{strategy}`" in cell
+                    fits = not option or (critics == option[3]) != bool(option[1])
+                    replay = {"name": strategy, "critics": critics}
+                    found = is_replay_available(frameworks[label], algorithm, replay)
+                    assert found == (listed and fits), (label, algorithm, replay)
+
+
+PLACEHOLDERS = re.compile(r"NAME|\$|my_package|my_ppo|--help|-sc |--config-dir|train env.name=")
+"""Parts of commands that need your own names or files."""
+
+
+@pytest.mark.long
+def test_documented_trainings_are_accepted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    only_plan = ["hydra/launcher=slurm", "hydra.launcher.dry_run=true"]
+    commands = {
+        re.split(r"\s+#", line)[0]
+        for page in PAGES
+        for line in find_code_blocks(page.read_text())
+        if line.startswith("parallax train ") and not PLACEHOLDERS.search(line)
+    }
+    for command in iterate_some(sorted(commands)):
+        words = [word for word in shlex.split(command)[1:] if "launcher" not in word]
+        multirun = [] if {"-m", "--multirun"} & set(words) else ["-m"]
+        assert cli.main([*words, *multirun, *only_plan]) == 0, f"{command}{capsys.readouterr().err}"

@@ -88,6 +88,22 @@ def test_slash_in_the_name_of_a_task_is_no_place_of_its_own():
         assert outcome(lambda: check(loader, master, [["env=MinAtar/Nothing-v1"]])) == "refused"
 
 
+def test_a_value_may_replace_a_reference_of_a_study_to_its_own_table(tmp_path):
+    own = tmp_path / "study" / "mine.yaml"
+    own.parent.mkdir()
+    own.write_text(
+        "# @package _global_\nstudy: {name: mine}\nsteps: ${my_steps.${algorithm.name}}\n"
+        "my_steps: {ppo: 4096}\n"
+    )
+    for study, table in (("demo", "demo_steps"), ("mine", "my_steps")):
+        search, words = f"hydra.searchpath=[file://{tmp_path}]", [f"study={study}", "steps=2048"]
+        with sweep(overrides=[search, *words]) as (loader, master):
+            specs, _ = compose_sweep_specs(loader, master, [[*words, "eval_every=2048"]])
+            assert specs[0].study == study and specs[0].steps == 2048
+            with pytest.raises(SpecError, match=f"{table}s is not known"):
+                compose_sweep_specs(loader, master, [[*words, f"+{table}s=1"]])
+
+
 FRAMEWORKS = st.sampled_from(["framework=sb3", "framework=cleanrl", "framework=nobody"])
 ENVS = st.sampled_from(["env=Ant-v4", "env=Hopper-v4", "env=Reacher-v5", "env=null"])
 SEEDS = st.sampled_from(["seed=0", "seed=7", "seed=007", "seed=1e3", "seed=-1", "++seed=4"])
