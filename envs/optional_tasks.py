@@ -26,7 +26,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{error}. Install it with: pip install 'parallax-rl[{extra}]'"
+            f"{error}. Install it with: pip install 'parallax-drl[{extra}]'"
         ) from error
 
 

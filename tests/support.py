@@ -75,9 +75,9 @@ def pairs():
 
 def register(folder, groups):
     """Registers entry points for who has `folder` on the module path, as an installation would."""
-    info = folder / "parallax_rl-0.1.0.dist-info"
+    info = folder / "parallax_drl-0.1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parallax-rl\nVersion: 0.1.0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parallax-drl\nVersion: 0.1.0\n")
     parser = configparser.ConfigParser()
     parser.optionxform = str
     parser.read_dict(groups)

@@ -288,10 +288,10 @@ def test_documented_commands_run(page, tmp_path):
 
 
 def test_extras_are_installed_from_the_checkout():
-    # Another project has the name on PyPI.
+    # Parallax is not on PyPI, where anybody could take the name.
     for page in iterate_some(PAGES):
         for line in page.read_text().splitlines():
-            bare = "pip install" in line and re.search(r"parallax-rl(?! @ )", line)
+            bare = "pip install" in line and re.search(r"parallax-drl(?! @ )", line)
             assert not bare, f"{name(page)}: {line}"
 
 

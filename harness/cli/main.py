@@ -293,7 +293,7 @@ def dispatch_command(words: Sequence[str]) -> int:
     if words[0] == "--version":
         import importlib.metadata
 
-        print(f"parallax {importlib.metadata.version('parallax-rl')}")
+        print(f"parallax {importlib.metadata.version('parallax-drl')}")
         return 0
     if words[0] in ("-sc", "--shell-completion"):
         return complete_command_line(words)

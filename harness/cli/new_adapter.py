@@ -96,7 +96,7 @@ def check_module_name(name: str) -> None:
 def check_checkout(root: Path, otherwise: str = "") -> Path:
     """Return the `pyproject.toml` of a checkout; `otherwise` ends the message if there is none."""
     project = root / "pyproject.toml"
-    if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-rl":
+    if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-drl":
         raise SpecError(f"--in {root} is not a checkout of this project. Name one{otherwise}.")
     return project
 

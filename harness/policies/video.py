@@ -76,7 +76,7 @@ def record_video(policies: Mapping[str, LoadedPolicy], path: Path, episode: int 
                     pass
         except (DependencyNotInstalled, ModuleNotFoundError) as error:
             raise SpecError(
-                f"{error}. Install it with: pip install 'parallax-rl[video]'"
+                f"{error}. Install it with: pip install 'parallax-drl[video]'"
             ) from error
         (made,) = Path(scratch).glob("film/*.mp4")
         if not _is_whole_video(made.read_bytes()):  # ffmpeg's failures are not raised

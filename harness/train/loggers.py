@@ -52,7 +52,7 @@ def check_logger_installed(logger: str) -> None:
     if package and importlib.util.find_spec(package) is None:
         raise SpecError(
             f"logger={logger} needs the package {package}, which is not installed: "
-            f'python -m pip install "parallax-rl[{logger}]", or logger=none.'
+            f'python -m pip install "parallax-drl[{logger}]", or logger=none.'
         )
 
 

@@ -116,5 +116,5 @@ def test_game_without_its_package_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})
-    with pytest.raises(TaskError, match=r"env=MinAtar/Breakout-v1 .*parallax-rl\[minatar\]"):
+    with pytest.raises(TaskError, match=r"env=MinAtar/Breakout-v1 .*parallax-drl\[minatar\]"):
         make_task_env(BREAKOUT)

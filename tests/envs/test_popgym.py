@@ -61,5 +61,5 @@ def test_task_without_its_package_says_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "popgym", None)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})
-    with pytest.raises(TaskError, match=rf"env={CARDS} .*parallax-rl\[popgym\]"):
+    with pytest.raises(TaskError, match=rf"env={CARDS} .*parallax-drl\[popgym\]"):
         make_task_env(CARDS)

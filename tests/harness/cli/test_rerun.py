@@ -235,7 +235,7 @@ def second_environment(tmp_path_factory):
     (site,) = (folder / "lib").glob("python*/site-packages")
     mine = Path(next(path for path in sys.path if path.endswith("site-packages")))
     for entry in mine.iterdir():
-        if not entry.name.startswith(("parallax_rl", "_parallax_rl", "__pycache__")):
+        if not entry.name.startswith(("parallax_drl", "_parallax_drl", "__pycache__")):
             (site / entry.name).symlink_to(entry)
     return folder / "bin" / "python"
 

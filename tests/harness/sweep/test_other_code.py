@@ -66,5 +66,5 @@ def test_an_endpoint_that_complete_runs_do_not_have_is_said(tmp_path, capsys):
 
 def test_an_adapter_of_this_project_names_its_files_and_no_requirements():
     code = describe_adapter_code(find_adapter_entry_point("torchrl").value)
-    assert code["distribution"] == "parallax-rl" and code["requires"] == []
+    assert code["distribution"] == "parallax-drl" and code["requires"] == []
     assert {"__init__.py", "train.py", "settings.py"} <= set(code["files"])

@@ -444,7 +444,7 @@ def offline_values(folder):
 
 
 def test_offline_files_of_wandb_hold_all_values_once(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="an extra: pip install 'parallax-rl[wandb]'")
+    pytest.importorskip("wandb", reason="an extra: pip install 'parallax-drl[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
     watched = {"diagnosis": {"mode": "on", "period": 8}}
     prepared, beside = a_run(tmp_path / "beside", **watched, logger="tensorboard")

@@ -233,7 +233,7 @@ def test_the_package_of_a_logger_must_be_installed(monkeypatch):
     loggers.check_logger_installed("none")
     assert looked == []
     for name in ("tensorboard", "wandb"):
-        with pytest.raises(SpecError, match=rf"pip install .parallax-rl\[{name}\]"):
+        with pytest.raises(SpecError, match=rf"pip install .parallax-drl\[{name}\]"):
             loggers.check_logger_installed(name)
     monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: object())
     loggers.check_logger_installed("wandb")
