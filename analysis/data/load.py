@@ -20,7 +20,6 @@ from parallax.analysis.data.runs import (
     hash_evaluations,
     make_loaded_run,
 )
-from parallax.analysis.labels import group_items
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
@@ -213,7 +212,10 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
 
 def _describe_equal_runs(runs: Sequence[CompletedRun]) -> Iterator[str]:
     """Yield which runs of a setting have the same evaluations under several seeds or frameworks."""
-    for members in group_items(runs, hash_evaluations).values():
+    found: dict[str, list[CompletedRun]] = collections.defaultdict(list)
+    for run in runs:
+        found[hash_evaluations(run)].append(run)
+    for members in found.values():
         if len(members) > 1:
             cell = members[0].id.cell
             names = [f"{run.id.framework} seed={run.id.seed}" for run in members]

@@ -53,9 +53,9 @@ def test_three_and_thirty_episodes_are_apart_whatever_the_record_says(results, m
 
 
 def test_what_a_later_version_added_parts_nothing(results, make_run):
-    make_run(seed=0, hyperparameters={"gamma": 0.99})
-    make_run(seed=1, hyperparameters={"gamma": 0.99, "new": 1})
-    make_run(seed=2, hyperparameters={"gamma": 0.99}, study="demo")
+    make_run(seed=0, score=0, hyperparameters={"gamma": 0.99})
+    make_run(seed=1, score=1, hyperparameters={"gamma": 0.99, "new": 1})
+    make_run(seed=2, score=2, hyperparameters={"gamma": 0.99}, study="demo")
     loaded = load_runs(results)
     assert not loaded.conflicts
     (group,) = judge_runs(loaded, VerdictOptions(resamples=50)).groups
@@ -63,8 +63,8 @@ def test_what_a_later_version_added_parts_nothing(results, make_run):
 
 
 def test_equal_numbers_are_equal_however_they_are_written(results, make_run):
-    make_run(seed=0, hyperparameters={"tau": 1})
-    make_run(seed=1, hyperparameters={"tau": 1.0})
+    make_run(seed=0, score=0, hyperparameters={"tau": 1})
+    make_run(seed=1, score=1, hyperparameters={"tau": 1.0})
     assert not load_runs(results).conflicts
 
 

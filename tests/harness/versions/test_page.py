@@ -90,5 +90,5 @@ def test_effects_on_trainings_have_their_numbers_and_commands(folder):
     assert "Does a bug change training?" not in render_files(folder)[folder / "README.md"]
     page = render_files(folder, [effect])[folder / "README.md"]
     assert "| 5 | 400 | -100 \\[-180, -21] | 0.024 | changes |" in page
-    assert "which may be negative. (`bug.signed-kl`, PPO)" in page
+    assert "which can be negative. (`bug.signed-kl`, PPO)" in page
     assert "```sh\nparallax train\n```" in page
