@@ -1,9 +1,7 @@
-"""The published study comes out of its packed runs again: page, tables, section of the README."""
+"""Numbers on pages about papers come out of the packed runs again."""
 
-import argparse
 import csv
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 import scipy.stats
 
 from benchmarks.shares_of_frameworks import decompose_part
-from parallax.analysis.commands import publish
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.harness.cli.main import main
@@ -20,36 +17,6 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "ladder" / "README.md"
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-
-
-@pytest.fixture(scope="module")
-def texts():
-    (command,) = re.findall(r"^parallax study publish .*", PAGE.read_text(), re.M)
-    parser = argparse.ArgumentParser()
-    publish.add_arguments(parser)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        options = parser.parse_args(shlex.split(command)[3:])
-        return publish.list_output_texts(options, publish.prepare_publication(options))
-
-
-def split_numbers(text):
-    """Return the text without numbers, and the numbers."""
-    return NUMBER.sub("#", text), [float(n.replace(",", "")) for n in NUMBER.findall(text)]
-
-
-def test_every_number_comes_out_again(texts):
-    assert len(texts) > 20
-    for path, text in texts.items():
-        words, numbers = split_numbers(text)
-        stored_words, stored_numbers = split_numbers((ROOT / path).read_text())
-        assert words == stored_words, path
-        assert numbers == pytest.approx(stored_numbers, rel=1e-6, abs=1e-9), path
-
-
-def test_no_table_is_left_from_before(texts):
-    tables = {ROOT / path for path in texts if path.suffix == ".csv"}
-    assert tables == set((PAGE.parent / "tables").iterdir())
 
 
 def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
