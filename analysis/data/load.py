@@ -211,16 +211,18 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
 
 
 def _describe_equal_runs(runs: Sequence[CompletedRun]) -> Iterator[str]:
-    """Yield which runs of a setting have the same evaluations under several seeds or frameworks."""
-    found: dict[str, list[CompletedRun]] = collections.defaultdict(list)
+    """Yield which runs of a framework have the same evaluations under several seeds.
+
+    Two frameworks can have them under one seed, since it decides where episodes start.
+    """
+    found: dict[tuple[str, str], list[CompletedRun]] = collections.defaultdict(list)
     for run in runs:
-        found[hash_evaluations(run)].append(run)
-    for members in found.values():
+        found[run.id.framework, hash_evaluations(run)].append(run)
+    for (framework, _), members in found.items():
         if len(members) > 1:
-            cell = members[0].id.cell
-            names = [f"{run.id.framework} seed={run.id.seed}" for run in members]
+            cell, seeds = members[0].id.cell, ", ".join(f"seed={run.id.seed}" for run in members)
             place = "/".join((cell.study, cell.env, cell.algorithm, cell.hps, cell.variant))
-            yield f"{place}: {', '.join(names)} have equal evaluations; one may be a copy"
+            yield f"{place}: {seeds} of {framework} have equal evaluations; one may be a copy"
 
 
 def _name_level(run_id: RunId, levels: Mapping[tuple[str, str], set[str]]) -> RunId:

@@ -181,12 +181,13 @@ def test_runs_without_a_seed_and_with_the_same_evaluations_are_copies(results, m
 
 
 def test_runs_with_equal_evaluations_under_several_names_are_named(results, make_run):
-    for framework, seed, score in (("sb3", 0, 5.0), ("sb3", 1, 6.0), ("cleanrl", 0, 5.0)):
-        make_run(framework=framework, seed=seed, score=score)
+    for seed, score in enumerate((5.0, 6.0, 5.0)):
+        make_run(framework="sb3", seed=seed, score=score)
+    make_run(framework="cleanrl", seed=0, score=5.0)  # starts where the other's seed 0 starts
     loaded = load_runs(results)
     (sentence,) = loaded.conflicts
-    assert loaded.used == 3 and sentence.startswith("demo/Hopper-v5/ppo/original/")
-    assert "cleanrl seed=0, sb3 seed=0 have equal evaluations; one may be a copy" in sentence
+    assert loaded.used == 4 and sentence.startswith("demo/Hopper-v5/ppo/original/")
+    assert sentence.endswith(": seed=0, seed=2 of sb3 have equal evaluations; one may be a copy")
 
 
 def test_a_copy_with_other_returns_is_named_as_such(results, make_run):
