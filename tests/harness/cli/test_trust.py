@@ -66,11 +66,11 @@ def test_code_that_the_folder_names_runs_only_where_it_is_trusted(recorded, caps
     program = str(mark.with_name("program"))
     name(folder, **({"python": program} if what == "interpreter" else {"env": "trap_module:X-v0"}))
     assert main(["run", "reproduce", str(folder)]) == 2
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     line = (
         f"interpreter: {program}" if what == "interpreter" else "import of the module trap_module"
     )
-    assert f"    {line}" in told and "Add --trust" in told
+    assert f"    {line}" in message and "Add --trust" in message
     assert not mark.exists()
     assert main(["run", "reproduce", str(folder), "--trust"]) != 0  # neither can train
     assert mark.exists()
@@ -186,8 +186,8 @@ def test_no_command_runs_what_is_not_installed_here(study, tmp_path, capsys, com
     if what == "task":  # a pair must have one task to be a pair
         change(folder.parents[1] / "mutant" / folder.name, NAMED[what])
     assert main(commands(folder, tmp_path)[command]) == 2
-    told = capsys.readouterr().err
-    assert TRAP in told and "Add --trust" in told
+    message = capsys.readouterr().err
+    assert TRAP in message and "Add --trust" in message
     assert not mark.exists() and TRAP not in sys.modules
 
 
@@ -314,8 +314,8 @@ def test_task_of_a_study_is_imported_only_where_it_is_trusted(recorded, capsys, 
         copied = shutil.copytree(folder, spec.folder(results))
         write_json(copied / "run.json", content | {"spec": spec_to_dict(spec)})
     assert main([*words, str(results)]) == 2
-    told = capsys.readouterr().err
-    assert "    import of the module trap_module: env=trap_module:X-v0\nAdd --trust" in told
+    message = capsys.readouterr().err
+    assert "    import of the module trap_module: env=trap_module:X-v0\nAdd --trust" in message
     assert not mark.exists() and "trap_module" not in sys.modules
 
 
