@@ -19,7 +19,7 @@ from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_
 from parallax.harness.record.files import escape_unprintable, write_json
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import LockHeldError, RunLock, watch_heartbeats
-from parallax.harness.sweep.sweep import describe_code_drift, initialize_runs
+from parallax.harness.sweep.sweep import describe_complete_runs, initialize_runs
 from parallax.harness.train.prepare import PreparedRun, describe_doubtful_runs, prepare_runs
 from parallax.slurm.arrays import (
     FOLDER,
@@ -152,10 +152,9 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
     counts["new"] = len(runs) - len(states)
     words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     print(f"{len(runs)} runs: {words}.")
-    if other_code := describe_code_drift(
-        folder for folder, state in states.items() if state == "completed"
-    ):
-        print(other_code)
+    complete = [folder for folder, state in states.items() if state == "completed"]
+    for remark in describe_complete_runs({f: runs[f].spec.endpoint for f in complete}):
+        print(remark)
     return {
         folder: run
         for folder, run in runs.items()

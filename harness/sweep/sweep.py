@@ -92,14 +92,8 @@ def _print_skipped_runs(
         print(f"{len(complete)} of {len(runs)} runs are complete already.")
     if len(complete) < len(others):
         print(f"{len(others) - len(complete)} of {len(runs)} runs are running elsewhere.")
-    if other_code := describe_code_drift(complete):
-        print(other_code)
-    ends = {f: read_run(f).spec.get("endpoint", runs[f].spec.endpoint) for f in complete}
-    if other := sorted({str(end) for f, end in ends.items() if end != runs[f].spec.endpoint}):
-        print(
-            f"Complete runs have the endpoint that they were started with, {', '.join(other)}. "
-            "--endpoint NAME of study verdicts and report chooses another one."
-        )
+    for remark in describe_complete_runs({f: runs[f].spec.endpoint for f in complete}):
+        print(remark)
 
 
 def count_processes(n_jobs: int) -> int:
@@ -377,29 +371,39 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
 _MAX_LISTED_NAMES = 3
 
 
-def describe_code_drift(folders: Iterable[Path]) -> str:
-    """Names complete runs whose adapter's code has changed since; empty if there are none.
+def describe_complete_runs(endpoints: Mapping[Path, str]) -> list[str]:
+    """Return remarks on complete runs: adapter code that has changed since, and other endpoints.
 
-    Older runs, which did not record their adapter's files, are left out.
+    Older runs, which did not record their adapter's files or an endpoint, are left out.
+
+    Args:
+        endpoints: Requested endpoint of each run, by folder.
     """
     now: dict[str, Mapping[str, str]] = {}
-    found: dict[Path, set[str]] = {}
-    for folder in folders:
+    changed: dict[Path, set[str]] = {}
+    others: set[str] = set()
+    for folder, endpoint in endpoints.items():
         try:
-            record, _ = read_record(folder)
+            record, content = read_record(folder)
         except UnusableError:
             continue
-        then = record.provenance.adapter.files
-        if record.status != "completed" or not then:
+        if record.status != "completed":
             continue
-        framework = record.spec.framework
-        if framework not in now:
-            now[framework] = describe_adapter_code(find_adapter_entry_point(framework).value)[
-                "files"
-            ]
-        if changed := _find_changed_files(then, now[framework]):
-            found[folder] = {f"{framework}/{name}" for name in changed}
-    return _format_code_drift(found) if found else ""
+        others |= {str(content["spec"].get("endpoint", endpoint))} - {endpoint}
+        framework, then = record.spec.framework, record.provenance.adapter.files
+        if then and framework not in now:
+            code = describe_adapter_code(find_adapter_entry_point(framework).value)
+            now[framework] = code["files"]
+        if then and (names := _find_changed_files(then, now[framework])):
+            changed[folder] = {f"{framework}/{name}" for name in names}
+    remarks = [_format_code_drift(changed)] if changed else []
+    if others:
+        remarks.append(
+            "Complete runs have the endpoint that they were started with, "
+            f"{', '.join(sorted(others))}. --endpoint NAME of study verdicts and report chooses "
+            "another one."
+        )
+    return remarks
 
 
 def _find_changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:

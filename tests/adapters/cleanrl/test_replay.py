@@ -17,7 +17,7 @@ OFTEN = {"sweep_every": 48, "predict_every": 24}
 
 
 class Listener:
-    """A monitor that keeps what it is told."""
+    """A monitor that stores what a training reports."""
 
     def __init__(self):
         self.metrics, self.parts = [], {}
@@ -36,15 +36,15 @@ class Listener:
 
 
 def learn(algorithm, replay, steps=96):
-    """Runs a script to its end: its global names, and what it told."""
+    """Runs a script to its end: its global names, and its monitor."""
     run = prepare_scripted_run("cleanrl", algorithm, steps=steps, eval_every=steps, replay=replay)
-    names, told = {}, Listener()
+    names, monitor = {}, Listener()
     env = lambda: make_training_env(  # noqa: E731
         run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
     )
     with make_replacement(run.interventions).apply_replacement():
-        train.train_with_names(algorithm, run.native, run.context, env, told, names)
-    return names, told
+        train.train_with_names(algorithm, run.native, run.context, env, monitor, names)
+    return names, monitor
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -56,9 +56,9 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
 
     def spy(buffer, loss, currents, target):
         with torch.no_grad():
-            told = buffer._errors(buffer.at(buffer.replayer.drawn))
+            errors = buffer._errors(buffer.at(buffer.replayer.drawn))
         gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
-        torch.testing.assert_close(told, gaps, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(errors, gaps, rtol=1e-5, atol=1e-5)
         made = weighted(buffer, loss, currents, target)
         # With alpha=0 all weights are 1, and the losses are upstream's.
         torch.testing.assert_close(made, [loss(one, target) for one in currents])
@@ -81,17 +81,19 @@ PAIRS = [
 @pytest.mark.parametrize(("name", "algorithm"), PAIRS)
 def test_what_is_replayed_comes_from_the_errors(name, algorithm):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
-    names, told = learn(algorithm, {"name": name, **often.get(name, {})})
+    names, monitor = learn(algorithm, {"name": name, **often.get(name, {})})
     strategy = names["rb"].replayer.strategy
     assert strategy.added == strategy.size == 96
     assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
-    looks = [metrics for metrics in told.metrics if "replay/mape" in metrics]
+    looks = [metrics for metrics in monitor.metrics if "replay/mape" in metrics]
     assert bool(looks) == (name != "rank")
     weights = [
-        metrics["replay/mean_weight"] for metrics in told.metrics if "replay/mean_weight" in metrics
+        metrics["replay/mean_weight"]
+        for metrics in monitor.metrics
+        if "replay/mean_weight" in metrics
     ]
     assert len(weights) > 5 and all(0 < weight <= 8 for weight in weights)
-    costs = told.parts["replay"]
+    costs = monitor.parts["replay"]
     assert costs["minibatches"] > 5 and costs["learning"] > 0 and costs["sampling"] > 0
 
 

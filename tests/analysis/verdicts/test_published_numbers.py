@@ -30,7 +30,7 @@ def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
     lines = re.findall(r"^\| (\S+) \| ([\d,; ]+) \| ([\d,]+) \| (.*) \| (.*) \|$", page, re.M)
     assert len(lines) == 3
     for name, scores, mean, paper, thesis in lines:
-        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        framework = get_framework(name)
         five = [float(score.replace(",", "")) for score in scores.split(";")]
         assert len(five) == 5 and sum(five) / 5 == pytest.approx(read_number(mean), abs=1)
         target = read_number(thesis.split(":")[0])
@@ -60,6 +60,10 @@ def test_shares_on_the_thesis_page_are_those_of_the_ladder():
     rows = [line for line in runs.splitlines() if "| equal hyperparameters" in line]
     rises = [float(line.split("|")[8].split()[0]) for line in rows]
     assert len(rises) == 7 and f"score {min(rises):.0%} to {max(rises):.0%} of the way" in page
+
+
+def get_framework(name):
+    return {"Stable-Baselines3": "sb3"}.get(name, name.lower())
 
 
 def read_number(text):
@@ -121,7 +125,7 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
     first, second = [[line for line in lines if len(line) == length] for length in (9, 8)]
     assert (len(first), len(second)) == (5, 5)
     for _, name, uniform, *shown, gain, _ in first[2:]:
-        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        framework = get_framework(name)
         assert float(uniform) == round(float(ways[framework, "uniform"]["final_mean"]))
         for way, text in zip(("per", "rank", "atdc", "imp"), shown, strict=True):
             row = effects[framework, get_strategy_name(way)]
@@ -145,7 +149,7 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
         sum(reached[way] for way in ("per", "rank", "atdc")),
     ) == (5, 43)
     for _, name, *_, imp, atdc, _ in second[2:]:
-        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        framework = get_framework(name)
         cost = {
             way: sum_costs(ways[framework, get_strategy_name(way)])
             for way in ("per", "imp", "atdc")
@@ -163,7 +167,7 @@ def test_numbers_of_imp_pers_weights_come_out_of_its_runs(tmp_path, monkeypatch)
     lines = [line for line in lines if len(line) == 8][2:]
     assert len(lines) == 3
     for _, name, *shown, reached, _, _, _ in lines:
-        framework = {"Stable-Baselines3": "sb3"}.get(name, name.lower())
+        framework = get_framework(name)
         keys = [(framework, f"imp, smallest={where}") for where in ("memory", "batch")]
         for key, text in zip(keys, shown, strict=True):
             row = effects[key]

@@ -6,7 +6,7 @@ import recorded
 
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.record.reading import read_run
-from parallax.harness.sweep.sweep import _print_skipped_runs, describe_code_drift
+from parallax.harness.sweep.sweep import _print_skipped_runs, describe_complete_runs
 
 
 def made_by(results, files, seed=0):
@@ -24,7 +24,7 @@ def request(endpoint):
 def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
     same = made_by(tmp_path, dict)
     older = recorded.complete_run(tmp_path, seed=1)
-    assert describe_code_drift([same, older]) == ""
+    assert describe_complete_runs({same: "final", older: "final"}) == []
 
 
 def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
@@ -35,7 +35,8 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
         }
 
     folders = [made_by(tmp_path, earlier, seed) for seed in range(4)]
-    text = describe_code_drift([*folders, made_by(tmp_path, dict, 4)])
+    complete = [*folders, made_by(tmp_path, dict, 4)]
+    (text,) = describe_complete_runs(dict.fromkeys(complete, "final"))
     assert text.startswith("4 complete runs were made by an earlier version")
     assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
     assert str(folders[0]) in text and "and 1 more" in text
