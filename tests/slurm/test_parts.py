@@ -242,7 +242,10 @@ def test_runs_that_others_hold_or_names_no_file_system_allows_are_not_submitted(
 
 
 def test_runs_are_counted_and_only_those_that_are_left_are_submitted(monkeypatch, tmp_path, capsys):
-    runs = {tmp_path / name: name for name in ("new", "completed", "running", "failed", "bare")}
+    runs = {
+        tmp_path / name: types.SimpleNamespace(spec=types.SimpleNamespace(endpoint="final"))
+        for name in ("new", "completed", "running", "failed", "bare")
+    }
     for folder in runs:
         if folder.name != "new":
             folder.mkdir()
@@ -256,15 +259,15 @@ def test_runs_are_counted_and_only_those_that_are_left_are_submitted(monkeypatch
     )
     monkeypatch.setattr(
         launch,
-        "describe_code_drift",
-        lambda folders: "drift of " + ", ".join(f.name for f in folders),
+        "describe_complete_runs",
+        lambda ends: [f"{folder.name}: {endpoint}" for folder, endpoint in ends.items()],
     )
     left = launch.select_runs(runs, dry_run=False)
     assert [folder.name for folder in left] == ["new", "failed", "bare"]
     first, second = capsys.readouterr().out.splitlines()
     assert first == "5 runs: 1 completed, 1 running, 1 failed, 2 new."
-    assert second == "drift of completed" and len(checked) == 1
-    monkeypatch.setattr(launch, "describe_code_drift", lambda folders: "")
+    assert second == "completed: final" and len(checked) == 1
+    monkeypatch.setattr(launch, "describe_complete_runs", lambda ends: [])
     assert launch.select_runs(runs, dry_run=True) == left and len(checked) == 1
     assert len(capsys.readouterr().out.splitlines()) == 1
 
