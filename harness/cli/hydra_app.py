@@ -25,7 +25,7 @@ from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
 from parallax.harness.record.old_names import RENAMED_ALIGNMENTS
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
-from parallax.harness.sweep.sweep import count_processes, run_sweep
+from parallax.harness.sweep.sweep import count_processes, list_sweep, run_sweep
 
 _REFERENCE_PATTERN = re.compile(r"\$\{\.*(\w[\w.]*)")
 _NAMED_GROUPS = ("framework", "algorithm", "env", "hps", "study")
@@ -38,6 +38,9 @@ def run_hydra_app(config: DictConfig) -> None:
         spec, results_dir = spec_from_config(config)
         # Other launchers than the local one have other options, and are for sweeps.
         launcher = HydraConfig.get().launcher or {}
+        if launcher.get("dry_run"):
+            print(*list_sweep([spec], results_dir), sep="\n")
+            return
         malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
         if (jobs := launcher.get("n_jobs", 1)) != -1:
             count_processes(jobs)  # only checks it: a single run needs one process

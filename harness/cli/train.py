@@ -49,6 +49,7 @@ def run(words: Sequence[str]) -> int:
     from parallax.harness.cli.hydra_app import run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
+    words = ["hydra.launcher.dry_run=true" if word == "--dry-run" else word for word in words]
     # Hydra's parser needs all settings together, not on both sides of an option.
     settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
     words = [*(word for word in words if word not in settings), *settings]

@@ -3,6 +3,7 @@
 Their pending folders are written first: all of them or none.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -58,16 +59,7 @@ def run_sweep(
     """
     jobs = count_processes(n_jobs)
     variables = get_allocator_variables("hydra.launcher.malloc", malloc)
-    for place in (results_dir.absolute(), *results_dir.absolute().parents):
-        if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114
-            raise SpecError(f"results_dir={results_dir}: {place} is a link that leads nowhere.")
-    prepared = prepare_runs(specs)
-    folders = [spec.folder(results_dir).absolute() for spec in specs]
-    if len(set(folders)) < len(folders):
-        raise SpecError("The sweep names the same run more than once: remove repeated values.")
-    for warning in describe_doubtful_runs(prepared):
-        print(warning, file=sys.stderr)
-    runs = dict(zip(folders, prepared, strict=True))
+    runs = _prepare_sweep(specs, results_dir)
     silent, _ = watch_heartbeats(
         runs,
         say=lambda text: print(text, file=sys.stderr),
@@ -80,7 +72,44 @@ def run_sweep(
     }
     _print_skipped_runs(others, runs)
     outcomes |= _execute_runs(pending, jobs, variables)
-    return [outcomes[folder] for folder in folders]
+    return [outcomes[folder] for folder in runs]
+
+
+def list_sweep(specs: Sequence[RunSpec], results_dir: Path) -> list[str]:
+    """Return a line for each run of a sweep, and the number of each state; writes nothing.
+
+    Raises:
+        SpecError: A run cannot be carried out as requested.
+    """
+    runs = _prepare_sweep(specs, results_dir)
+    states = {folder: _describe_progress(folder) for folder in runs}
+    names = [folder.relative_to(results_dir.absolute()) for folder in runs]
+    lines = [f"{state:<12}{name}" for state, name in zip(states.values(), names, strict=True)]
+    counts = collections.Counter(states.values())
+    total = ", ".join(f"{count} {state}" for state, count in counts.items())
+    steps = sum(runs[folder].spec.steps for folder in runs if states[folder] != "complete")
+    noun = "run" if len(runs) == 1 else "runs"
+    return [*lines, f"{len(runs)} {noun}: {total}. At most {steps:,} environment steps remain."]
+
+
+def _describe_progress(folder: Path) -> str:
+    if read_run(folder).complete:
+        return "complete"
+    return "incomplete" if (folder / RUN_FILE).exists() else "new"
+
+
+def _prepare_sweep(specs: Sequence[RunSpec], results_dir: Path) -> dict[Path, PreparedRun]:
+    """Check all runs of a sweep, print remarks on them, and return them by folder."""
+    for place in (results_dir.absolute(), *results_dir.absolute().parents):
+        if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114
+            raise SpecError(f"results_dir={results_dir}: {place} is a link that leads nowhere.")
+    prepared = prepare_runs(specs)
+    folders = [spec.folder(results_dir).absolute() for spec in specs]
+    if len(set(folders)) < len(folders):
+        raise SpecError("The sweep names the same run more than once: remove repeated values.")
+    for warning in describe_doubtful_runs(prepared):
+        print(warning, file=sys.stderr)
+    return dict(zip(folders, prepared, strict=True))
 
 
 def _print_skipped_runs(

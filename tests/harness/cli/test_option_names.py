@@ -1,6 +1,8 @@
 """Unknown options are refused with the name that was meant."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -143,3 +145,13 @@ def test_wrong_options_lead_to_the_right_ones(words, message, capsys):
 def test_a_list_without_names_is_refused_and_does_not_mean_all(words, capsys):
     assert main.main(words) == 2
     assert "names nothing: leave it out, or name at least one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--dry-run", "--multirun", "seed=0,1"]])
+def test_dry_run_lists_runs_and_trains_nothing(tmp_path, words):
+    where = f"results_dir={tmp_path / 'results'}"
+    command = [sys.executable, "-m", "parallax", "train", *words, "framework=sb3", where]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    number = len(shown.stdout.splitlines()) - 1
+    assert number == len(words[-1].split(",")) and f"{number} new." in shown.stdout
+    assert not (tmp_path / "results").exists()

@@ -349,3 +349,20 @@ def test_results_are_not_written_through_a_link_that_leads_nowhere(target, tmp_p
     (tmp_path / "loop").symlink_to(tmp_path / target)
     with pytest.raises(SpecError, match=r"results_dir=.*/loop/x: .*/loop is a link that leads"):
         sweep.run_sweep([], tmp_path / "loop" / "x", 1)
+
+
+def test_listed_runs_have_folders_states_and_remaining_steps(tmp_path):
+    complete, incomplete = recorded.complete_run(tmp_path), recorded.complete_run(tmp_path, seed=1)
+    recorded.edit(incomplete, status="pending")
+    specs = [spec_from_dict(read_run(complete).spec)]
+    specs += [dataclasses.replace(specs[0], seed=seed) for seed in (1, 2)]
+    *lines, total = sweep.list_sweep(specs, tmp_path)
+    names = [str(spec.folder(tmp_path).relative_to(tmp_path)) for spec in specs]
+    assert [line.split() for line in lines] == [
+        [state, name] for state, name in zip(("complete", "incomplete", "new"), names, strict=True)
+    ]
+    steps = 2 * specs[0].steps
+    assert total == (
+        f"3 runs: 1 complete, 1 incomplete, 1 new. At most {steps:,} environment steps remain."
+    )
+    assert not specs[2].folder(tmp_path).exists()
