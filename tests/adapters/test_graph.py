@@ -25,7 +25,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_values_and_what_they_are_held_against_are_told(loss):
+def test_comparison_of_values_with_targets_is_found(loss):
     net, rows, target = made()
     (one,) = find_comparisons(LOSSES[loss](net(rows), target))
     assert one.kind == "values" and one.choices is None
@@ -35,7 +35,7 @@ def test_values_and_what_they_are_held_against_are_told(loss):
 
 
 @pytest.mark.parametrize("index", ["gather", "brackets"])
-def test_the_choice_of_a_row_is_told(index):
+def test_chosen_action_of_each_row_is_found(index):
     net, rows, target = made(outputs=4)
     choices = torch.arange(16) % 4
     said = net(rows)
@@ -59,7 +59,7 @@ def test_advantages_are_what_a_ratio_is_multiplied_with():
     assert np.array_equal(one.inputs, rows.numpy())
 
 
-def test_what_holds_no_comparison_tells_none():
+def test_loss_without_a_comparison_has_none():
     net, rows, _ = made()
     assert find_comparisons(-net(rows).mean()) == ()
     assert find_comparisons(torch.ones(())) == ()

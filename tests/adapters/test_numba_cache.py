@@ -25,7 +25,7 @@ def fresh(tmp_path, monkeypatch):
     return load
 
 
-def test_what_is_compiled_meanwhile_is_loaded_from_then_on_and_nothing_later(fresh):
+def test_functions_compiled_within_the_context_are_cached_and_later_ones_are_not(fresh):
     for found in (0, 1):
         module = fresh()
         with cache_compiled("test", vars(module).values()):

@@ -8,7 +8,7 @@ from parallax.adapters.torch_common.recording import train_in_float64
 THIRD = np.float32(1) / np.float32(3)
 
 
-def test_all_tensors_have_twice_the_bits_within_and_none_afterwards():
+def test_tensors_are_float64_within_the_context_only():
     with train_in_float64(True):
         made = [
             torch.as_tensor(np.array([THIRD])),

@@ -84,7 +84,7 @@ def test_soft_targets_move_once_in_a_cycle(framework, target, online):
 @pytest.mark.parametrize(
     ("framework", "rows"), [("sb3", 48), ("sbx", 48), ("skrl", 48), ("tianshou", 52)]
 )
-def test_what_parallel_environments_do_not_divide_is_rounded(framework, rows):
+def test_values_not_divisible_by_n_envs_are_rounded(framework, rows):
     task = load_task("Pendulum-v1")
     context = RunContext(task, 400, seed=0, n_envs=4, patch_constants=True, converts_meanings=True)
     hp = dataclasses.replace(

@@ -69,7 +69,7 @@ def test_a_copy_of_an_accelerated_network_computes_with_its_own_weights():
 
 
 @pytest.mark.parametrize(("name", "option"), [("fused-adam", "fused"), ("foreach-adam", "foreach")])
-def test_options_of_adam_are_set_before_the_first_step_and_no_longer_than_wanted(name, option):
+def test_adam_options_are_set_before_the_first_step_within_the_context(name, option):
     weight = torch.nn.Parameter(torch.ones(3))
     weight.grad = torch.ones(3)
     inside, outside, other = (
@@ -83,7 +83,7 @@ def test_options_of_adam_are_set_before_the_first_step_and_no_longer_than_wanted
     assert not outside.param_groups[0][option] and not other.param_groups[0].get(option)
 
 
-def test_precision_of_products_is_put_back():
+def test_matmul_precision_is_restored():
     before = torch.get_float32_matmul_precision()
     with apply_torch_acceleration("matmul-medium"):
         assert torch.get_float32_matmul_precision() == "medium"

@@ -58,7 +58,7 @@ class Countdown(gymnasium.Env):
 
 
 @pytest.mark.parametrize("truncates", [True, False])
-def test_old_interface_tells_a_time_limit_from_an_end(truncates):
+def test_old_interface_distinguishes_time_limits_from_terminations(truncates):
     envs = GymSyncVectorEnv([lambda: SeedableEnv(Countdown(2, truncates))])
     assert envs.reset().tolist() == [[0]]
     envs.step(np.zeros((1, 1)))
@@ -68,7 +68,7 @@ def test_old_interface_tells_a_time_limit_from_an_end(truncates):
     assert infos[0]["TimeLimit.truncated"] is truncates
 
 
-def test_every_imported_name_of_the_scripts_is_real_but_the_facades():
+def test_imported_names_of_scripts_exist_except_in_replaced_modules():
     facades = {"argparse": object()}
     import_ = bridge._make_builtins(facades)["__import__"]
     assert import_("argparse") is facades["argparse"]

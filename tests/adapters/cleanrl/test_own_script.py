@@ -217,7 +217,7 @@ def test_a_buffer_that_cannot_be_replaced_is_refused():
         ),
     ],
 )
-def test_ordinary_ways_of_scripts_train_with_the_settings_of_the_run(change, status, tmp_path):
+def test_usual_script_styles_train_with_the_settings_of_the_run(change, status, tmp_path):
     source = change(shipped())
     assert source != shipped()
     _, record = support.run(own(source), tmp_path)
@@ -270,7 +270,7 @@ def test_a_stored_script_is_code_that_needs_trust():
     assert list_named_code([own(None)]) == []
 
 
-def test_a_script_comes_back_from_a_record_with_its_hash_checked():
+def test_stored_script_is_restored_after_its_hash_is_checked():
     spec = own(shipped())
     stored = json.loads(json.dumps(spec_to_dict(spec)))
     assert spec_from_dict(stored) == spec != own(None)

@@ -48,7 +48,7 @@ def learn(algorithm, replay, steps=96):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
+def test_sweeps_and_updates_compute_the_same_errors(algorithm, monkeypatch):
     # Without noise, which sweeps take from other numbers than updates.
     monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
     monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
@@ -79,7 +79,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "algorithm"), PAIRS)
-def test_what_is_replayed_comes_from_the_errors(name, algorithm):
+def test_replayed_transitions_are_drawn_by_their_errors(name, algorithm):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
     names, monitor = learn(algorithm, {"name": name, **often.get(name, {})})
     strategy = names["rb"].replayer.strategy
@@ -111,6 +111,6 @@ def test_uniform_replay_leaves_the_script_its_own_buffer():
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
-def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+def test_killed_run_resumes_bit_identically(algorithm, tmp_path):
     replay = make_replay_config({"name": "imp", **OFTEN})
     check_killed_run("cleanrl", algorithm, tmp_path / "run", replay=replay)

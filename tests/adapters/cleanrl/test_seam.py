@@ -66,7 +66,7 @@ def copied(state):
     return state.copy() if isinstance(state, np.ndarray) else state
 
 
-def test_loop_goes_on_with_what_its_names_were():
+def test_loop_resumes_with_the_saved_variables():
     whole = Boundary().run()
     broken = Boundary(take=2, kill=3)
     with pytest.raises(KilledError):
@@ -78,7 +78,7 @@ def test_loop_goes_on_with_what_its_names_were():
     assert torch.equal(resumed.names["network"].weight, whole.names["network"].weight)
 
 
-def test_a_state_without_a_name_of_the_script_is_refused():
+def test_state_that_lacks_a_script_variable_is_refused():
     """The script would go on with what its set-up made, at another step."""
     state = Boundary(take=3).run().state
     del state["names"]["network"]
@@ -86,7 +86,7 @@ def test_a_state_without_a_name_of_the_script_is_refused():
         Boundary(lay_in=state).run()
 
 
-def test_name_that_cannot_be_made_again_is_told():
+def test_variable_that_cannot_be_restored_is_named_in_the_error():
     seam = CheckpointHook({}, lambda: None, lambda: [])
     with pytest.raises(StateMismatchError, match="helper does not exist"):
         seam.make_checkpointable().load_state({"at": 1, "names": {"helper": {"kind": "code"}}})

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
-def test_own_recipe_is_what_the_script_defaults_to(algorithm):
+def test_own_recipe_equals_the_script_defaults(algorithm):
     ours = parsed(algorithm, make_script_arguments(translate(algorithm, 500_000)))
     upstream = parsed(algorithm, [])
     different = {name for name in upstream if ours[name] != upstream[name]}
@@ -203,7 +203,7 @@ def test_another_version_of_a_script_is_refused(monkeypatch):
         CleanRLAdapter().check_installed()
 
 
-def test_missing_wheel_is_told_with_the_command(monkeypatch, tmp_path):
+def test_missing_wheel_error_names_the_install_command(monkeypatch, tmp_path):
     monkeypatch.setattr(scripts, "_find_package_folder", lambda: tmp_path)
     with pytest.raises(SpecError, match=r"Run: pip install --no-deps --ignore"):
         bridge.load_script("ppo")
@@ -216,7 +216,7 @@ def test_dqn_of_the_release_before_copies_its_target_as_a_whole(monkeypatch):
         translate("dqn", tau=0.5)
 
 
-def test_greedy_actions_of_sac_are_the_squashed_mean_in_units_of_the_action():
+def test_greedy_sac_actions_are_the_squashed_mean_in_action_units():
     class Actor:
         action_scale, action_bias = torch.tensor([2.0, 0.5]), torch.tensor([1.0, -0.5])
 
@@ -228,7 +228,7 @@ def test_greedy_actions_of_sac_are_the_squashed_mean_in_units_of_the_action():
     assert found.tolist() == [[1.0, -0.5], [3.0, -1.0]]
 
 
-def test_greedy_actions_are_the_likeliest_or_the_bounded_mean_or_the_actors_own():
+def test_greedy_actions_are_argmax_clipped_mean_or_actor_output():
     low, high = (-1.0, 0.0), (1.0, 0.5)
     agent = types.SimpleNamespace(
         network=lambda images: images.flatten(1)[:, :2],

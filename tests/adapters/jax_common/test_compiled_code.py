@@ -27,7 +27,7 @@ print(jax.config.jax_compilation_cache_dir)
 """
 
 
-def test_compiled_code_is_found_again_and_a_folder_that_the_user_set_is_not_changed(tmp_path: Path):
+def test_compiled_code_is_cached_and_the_users_cache_folder_is_unchanged(tmp_path: Path):
     known = {name: value for name, value in os.environ.items() if not name.startswith("JAX")}
     done = subprocess.run(
         [sys.executable, "-c", COMPUTE_TWICE],

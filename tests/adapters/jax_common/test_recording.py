@@ -65,7 +65,7 @@ def write(held, new):
     held |= replace_weights(held, new)
 
 
-def test_one_of_several_networks_and_single_numbers():
+def test_array_locations_select_one_network_or_one_number():
     whole = np.arange(12.0).reshape(2, 2, 3)
     slot = ArrayLocation("critic.kernel", 1, transposed=True)
     np.testing.assert_array_equal(slot.read(whole), [[6, 9], [7, 10], [8, 11]])
@@ -88,7 +88,7 @@ class Learner:
         return state.apply_gradients(grads=gradients)
 
 
-def test_optimizer_is_told_with_gradients_as_they_are_after_clipping(state):
+def test_optimizer_event_has_gradients_after_clipping(state):
     events, steps, forwards = TrainingEvents(), [], []
     events.subscribe(BeforeOptimizerStep, steps.append)
     events.subscribe(LayerForward, forwards.append)
@@ -122,7 +122,7 @@ def world():
     )
 
 
-def test_random_numbers_come_from_the_dictation_once_training_has_begun(world):
+def test_random_numbers_are_scripted_once_training_has_begun(world):
     key, dictation = jax.random.PRNGKey(0), world.scripted_data
     own = jax.random.normal(key, (ACTIONS,))
     with randomness.script_jax_rng(world):
@@ -140,7 +140,7 @@ def test_random_numbers_come_from_the_dictation_once_training_has_begun(world):
     np.testing.assert_array_equal(jax.random.normal(key, (ACTIONS,)), own)
 
 
-def test_what_is_compiled_draws_anew_each_time(world):
+def test_compiled_functions_draw_new_numbers_in_each_call(world):
     world.started = True
     rows, key, noise = (
         jnp.zeros((1, ACTIONS)),
@@ -156,7 +156,7 @@ def test_what_is_compiled_draws_anew_each_time(world):
     np.testing.assert_allclose(turned.T, world.scripted_data.batch_noise, rtol=1e-6)
 
 
-def test_a_key_that_is_made_to_ask_for_shapes_seeds_nothing():
+def test_key_made_for_shape_evaluation_is_not_recorded():
     world = SimpleNamespace(started=True, steps=1)
     watch = RngWatch(world, lambda: 0, lambda: "policy.py:1", {}, is_traced)
     with watch.watch_functions(SEEDING_FUNCTIONS):

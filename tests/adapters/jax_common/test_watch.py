@@ -65,7 +65,7 @@ def learn(state, watched=(), rounds=3):
     return weights_from_states({"policy": state}), received
 
 
-def test_window_shows_each_step_and_changes_no_bit(state):
+def test_window_shows_each_step_and_changes_no_result(state):
     plain, nothing = learn(state)
     looked, received = learn(state, watched=(1,))
     assert not nothing
@@ -83,7 +83,7 @@ def test_window_shows_each_step_and_changes_no_bit(state):
     assert any(parameter.gradient().any() for parameter in group.parameters)
 
 
-def test_what_is_watched_from_the_beginning_computes_the_same_but_for_rounding(state):
+def test_watched_update_equals_plain_update_up_to_rounding(state):
     events, received = TrainingEvents(), []
     events.subscribe(BeforeOptimizerStep, received.append)
     with watch_training(events), make_updates_visible(update_classes=[Learner], query_classes=[]):
@@ -105,7 +105,7 @@ class Writer:
         return carry, None
 
 
-def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
+def test_in_place_loop_is_shown_and_compiled_once(state):
     rows, events, received = ROWS[None], TrainingEvents(), []
     plain, _ = jax.lax.scan(Writer.update, {"state": state}, rows)
     events.subscribe(BeforeOptimizerStep, received.append)
@@ -116,7 +116,7 @@ def test_loop_that_writes_into_its_arguments_is_shown_and_made_once(state):
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_arrays_are_laid_in_by_name(state):
+def test_arrays_are_loaded_by_name(state):
     weights = {name: value + 1 for name, value in weights_from_states({"policy": state}).items()}
     laid = weights_from_states(replace_weights({"policy": state}, weights))
     assert weights.keys() == laid.keys() == {"policy.bias", "policy.kernel"}

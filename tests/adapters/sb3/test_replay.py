@@ -90,7 +90,7 @@ def test_nothing_is_compiled_after_the_tree_is_there():
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "ddpg", "td3", "sac"])
-def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
+def test_sweeps_and_updates_compute_the_same_errors(algorithm, monkeypatch):
     # Without noise, and with temperatures that hardly move: SB3 takes that of before the update.
     monkeypatch.setattr(torch.distributions.Normal, "rsample", lambda self, shape=(): self.mean)
     model, changed = model_of(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0})
@@ -118,7 +118,7 @@ def test_sweeps_and_updates_mean_the_same_error(algorithm, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["per", "rank", "atdc", "imp"])
-def test_what_is_replayed_comes_from_the_errors(name):
+def test_replayed_transitions_are_drawn_by_their_errors(name):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
     fields = often.get(name, {})
     model, changed = model_of("dqn", {"name": name, **fields})
@@ -132,7 +132,7 @@ def test_what_is_replayed_comes_from_the_errors(name):
         assert strategy.model is not None
 
 
-def test_copies_of_the_environment_keep_their_transitions_apart():
+def test_parallel_environments_have_separate_transitions():
     model, changed = model_of("dqn", "per", n_envs=2)
     learn(model, changed)
     buffer = model.replay_buffer
@@ -151,7 +151,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
         assert ours is other is None or torch.equal(ours, other)
 
 
-def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
+def test_saved_policy_loads_in_sb3_alone_and_acts_identically(tmp_path):
     model, changed = model_of("dqn", "per")
     learn(model, changed)
     train.save_sb3_model(model, tmp_path / "policy.zip")
@@ -174,7 +174,7 @@ def test_saved_policy_loads_in_sb3_alone_and_acts_alike(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
-def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+def test_killed_run_resumes_bit_identically(algorithm, tmp_path):
     replay = make_replay_config({"name": "imp", **OFTEN})
     check_killed_run("sb3", algorithm, tmp_path / "run", replay=replay)
 

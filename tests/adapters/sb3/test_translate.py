@@ -27,7 +27,7 @@ def translate(algorithm, steps=10_000, patches=False, **changes):
 
 
 @pytest.mark.parametrize("algorithm", support.algorithms_of("sb3"))
-def test_own_recipe_is_what_upstream_defaults_to(algorithm):
+def test_own_recipe_equals_the_upstream_defaults(algorithm):
     import inspect
 
     import stable_baselines3
@@ -47,7 +47,7 @@ def test_linear_schedules_fall_to_zero_over_the_run():
     assert [arguments["clip_range"](p) for p in (1, 0.5, 0)] == pytest.approx([0.2, 0.1, 0])
 
 
-def test_value_clipping_has_a_range_of_its_own():
+def test_value_clipping_has_its_own_range():
     assert translate("ppo", value_clip_range=None).settings["clip_range_vf"] is None
     assert translate("ppo", value_clip_range=0.1).settings["clip_range_vf"] == 0.1
 
@@ -69,7 +69,7 @@ def test_exploration_noise_is_a_share_of_half_the_range():
 
 
 @pytest.mark.parametrize("field", ["critic_learning_rate", "temperature_learning_rate"])
-def test_one_learning_rate_serves_all_of_sac(field):
+def test_sac_has_one_learning_rate(field):
     with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=0\.01: in sb3 .* 0\.0003"):
         translate("sac", **{field: 0.01})
 
@@ -98,7 +98,7 @@ def test_patches_take_what_sb3_fixes():
     }
 
 
-def test_target_updates_are_counted_over_the_run_where_rounds_are_short():
+def test_target_updates_are_counted_over_the_run_with_short_update_cycles():
     changes = {"learning_starts": 64, "gradient_steps": 1, "train_freq": 1}
     base = dataclasses.replace(make_base_hyperparameters("sb3", "sac"), **changes)
     for interval in (3, 64):
@@ -111,11 +111,11 @@ def test_target_updates_are_counted_over_the_run_where_rounds_are_short():
 @pytest.mark.parametrize(
     ("algorithm", "steps", "total"), [("ppo", 2048, 2048), ("ppo", 2049, 4096), ("td3", 999, 999)]
 )
-def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
+def test_steps_round_up_to_whole_update_cycles(algorithm, steps, total):
     assert translate(algorithm, steps).total_steps == total
 
 
-def test_all_refusals_are_told_at_once():
+def test_all_refusals_are_in_one_message():
     with pytest.raises(SpecError, match=r"critic_learning_rate.*temperature.*policy_delay"):
         translate("sac", critic_learning_rate=1.0, temperature_learning_rate=1.0, policy_delay=3)
 
@@ -124,6 +124,6 @@ def test_all_refusals_are_told_at_once():
     ("lag", "expected"),
     [(0.0, [3.0, 0.0, 1.0]), (0.25, [3.75, 0.75, 1.0]), (0.3, [4.0, 0.0, 1.2]), (0.6, [6, 0, 1.2])],
 )
-def test_a_line_falls_from_its_start_to_0_after_the_last_whole_rollout(lag, expected):
+def test_linear_schedule_reaches_0_after_the_last_whole_rollout(lag, expected):
     made = make_schedule(3.0, "linear", lag)["LinearSchedule"]
     assert made == pytest.approx(expected) and make_schedule(3.0, "constant", lag) == 3.0

@@ -48,7 +48,7 @@ def test_the_last_evaluation_acts_with_patched_code(tmp_path):
 
 
 @pytest.mark.long
-def test_probes_ask_a_patched_network_after_the_training():
+def test_probes_query_a_patched_network_after_training():
     probe = next(probe for probe in PROBES if probe.name == "dqn.dueling_head")
     for name in ("sbx", "sb3", "torchrl"):
         cache = ExperimentCache(load_adapter(name), level=AlignmentLevel("exact"))

@@ -29,7 +29,7 @@ def test_policy_and_value_of_a_minibatch_are_read_as_one_update(ask):
 
 
 @pytest.mark.long
-def test_policy_of_td3_climbs_the_smaller_critic_and_targets_move_at_every_step(ask):
+def test_td3_policy_maximizes_min_q_and_targets_move_every_step(ask):
     assert ask("td3.critic_target").comparison.kind == "agrees"
     assert ask("td3.critic_loss_factor").comparison.size == pytest.approx(0.5, rel=1e-3)
     assert ask("td3.policy_terms").meaning == "the smaller of both critics"

@@ -22,7 +22,7 @@ def translate(algorithm, steps=10_000, n_envs=1, **changes):
 
 
 @pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if SbxAdapter().supports(a)])
-def test_own_recipe_is_what_upstream_defaults_to(algorithm):
+def test_own_recipe_equals_the_upstream_defaults(algorithm):
     sbx = pytest.importorskip("sbx")
     signature = inspect.signature(getattr(sbx, algorithm.upper()))
     own = {"qf_learning_rate": 3e-4}  # None there: that of the policy
@@ -51,12 +51,12 @@ def test_linear_schedules_and_no_clipping():
         ("ddpg", "critic_weight_decay", 0.01, "optax.adam has no weight decay"),
     ],
 )
-def test_what_sbx_would_drop_is_refused(algorithm, field, value, words):
+def test_options_that_sbx_would_ignore_are_refused(algorithm, field, value, words):
     with pytest.raises(SpecError, match=f"{field}.*{words}"):
         translate(algorithm, **{field: value})
 
 
-def test_rates_of_policy_and_critics_are_apart():
+def test_policy_and_critics_have_separate_learning_rates():
     settings = translate("sac", critic_learning_rate=0.01).settings
     assert (settings["learning_rate"], settings["qf_learning_rate"]) == (3e-4, 0.01)
 
@@ -69,7 +69,7 @@ def test_targets_of_td3_move_at_every_step_of_the_critics():
     assert native.update_schedule.policy_updates == 50
 
 
-def test_steps_are_counted_per_copy():
+def test_steps_are_counted_per_environment():
     assert translate("ppo", n_envs=2).settings["n_steps"] == 1024
     with pytest.raises(SpecError, match="a multiple of n_envs=3"):
         translate("ppo", n_envs=3)
@@ -86,7 +86,7 @@ def test_ppo_takes_discrete_actions(tmp_path):
     assert run["update_schedule"]["total_gradient_steps"] == 8
 
 
-def test_the_temperature_learns_as_fast_as_the_policy_by_default():
+def test_temperature_has_the_learning_rate_of_the_policy_by_default():
     recipe = load_recipe("sac", "sbx")
     defaults = dataclasses.replace(recipe, policy_learning_rate=0.02)
     for n_envs in (1, 4):

@@ -33,7 +33,7 @@ def compute_both_means(task):
         return theirs.get_distribution(seen).mode(), ours.compute({"observations": seen})[0]
 
 
-def test_tanh_networks_are_those_of_others_and_are_needed(task):
+def test_tanh_networks_equal_those_of_other_frameworks_and_are_required(task):
     # Lockstep gives skrl the networks of the probes, so it cannot show this difference.
     theirs, plain = compute_both_means(task)
     assert (theirs - plain).abs().max() > 0.1

@@ -40,7 +40,7 @@ class CountingEnv(gymnasium.Env[Any, Any]):
         return np.array([self.episode, self.taken], np.float32)
 
 
-def test_a_step_returns_the_last_observation_of_an_episode_and_the_next_begins_with_its_first():
+def test_step_returns_final_observation_before_the_next_episode_starts():
     env = ParallelEnvironments([CountingEnv(2), CountingEnv(3)])
     env.reset()
     actions = torch.zeros(2, 1)
@@ -55,7 +55,7 @@ def test_a_step_returns_the_last_observation_of_an_episode_and_the_next_begins_w
     assert ends == [[False, False], [True, False], [False, True]]
 
 
-def test_one_environment_has_skrls_own_wrapper():
+def test_single_environment_uses_skrls_wrapper():
     assert not isinstance(wrap_environments([CountingEnv(2)]), ParallelEnvironments)
     assert wrap_environments([CountingEnv(2), CountingEnv(2)]).num_envs == 2
 
@@ -80,7 +80,7 @@ def translate(algorithm, n_envs, steps=5000, patches=False, **changes):
     return adapter.translate(algorithm, hyperparameters, context)
 
 
-def test_agents_with_a_replay_buffer_count_steps_of_all_environments_as_one():
+def test_off_policy_agents_count_one_step_for_all_environments():
     changes = {"buffer_size": 1000, "learning_starts": 98, "train_freq": 4, "gradient_steps": 4}
     native = translate("td3", 4, 402, **changes)
     assert (native.total_steps, native.framework_steps) == (404, 101)
@@ -96,7 +96,7 @@ def test_agents_with_a_replay_buffer_count_steps_of_all_environments_as_one():
     assert schedule.total_gradient_steps == 4 * 77
 
 
-def test_intervals_of_the_agent_with_discrete_actions_are_divided_by_the_environments():
+def test_intervals_of_discrete_agents_are_divided_by_n_envs():
     changes = {"train_freq": 8, "target_update_interval": 32, "exploration_steps": 100}
     native = translate("dqn", 4, **changes, learning_starts=0, gradient_steps=2)
     assert native.settings["DQN_CFG.update_interval"] == 2
@@ -120,7 +120,7 @@ def test_defaults_update_after_each_step_of_all_environments():
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "dqn"])
-def test_rare_updates_come_as_declared(algorithm, tmp_path):
+def test_rare_updates_happen_as_declared(algorithm, tmp_path):
     changes = {"train_freq": 8, "gradient_steps": 3, "learning_starts": 20}
     changes |= {"target_update_interval": 16} if algorithm == "dqn" else {}
     spec = support.spec(

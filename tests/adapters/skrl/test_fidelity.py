@@ -25,7 +25,7 @@ def reference():
     return support.load_file(Path(__file__).with_name("reference.py"))
 
 
-def test_random_actions_of_upstream_are_one_and_ours_are_not():
+def test_upstream_repeats_one_random_action_and_the_harness_does_not():
     # If the first part fails, skrl draws anew: take `RandomActionModel` out of the adapter and the
     # reference.
     from skrl.models.torch import Model

@@ -18,7 +18,7 @@ def ask():
     return lambda name: run_probe(PROBES[name], {"skrl": lab}).answers["skrl"]
 
 
-def test_advantages_are_read_before_they_are_standardised_and_weigh_what_they_are_after(ask):
+def test_advantages_are_read_before_and_weighted_after_standardization(ask):
     assert ask("ppo.gae").comparison.kind == "agrees"
     found = ask("ppo.advantage_normalisation")
     assert found.meaning.startswith("standardised over the whole rollout, by the sample deviation")
@@ -31,6 +31,6 @@ def test_updates_of_a_policy_that_is_not_squashed_are_read_as_such(ask):
     assert "not squashed" in ask("sac.log_prob").meaning
 
 
-def test_nothing_is_said_of_networks_that_the_probe_brought(ask):
+def test_networks_created_by_the_probe_are_not_measured(ask):
     for name in ("ppo.activation", "sac.greedy_action"):
         assert "came from the probe" in ask(name).unmeasured

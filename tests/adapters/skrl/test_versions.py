@@ -44,7 +44,7 @@ def test_dqn_counts_its_target_interval_in_steps():
     assert options["exploration"] == epsilon
 
 
-def test_models_read_states_and_return_the_deviation_apart():
+def test_models_read_states_and_return_the_deviation_separately():
     class Policy(GaussianMixin, OlderModel):
         def compute(self, inputs, role=""):
             return inputs["observations"], {"log_std": 5}
@@ -57,7 +57,7 @@ def test_models_read_states_and_return_the_deviation_apart():
     assert Critic.compute(Critic.__new__(Critic), {"states": 3}, role="value") == (3, {})
 
 
-def test_defaults_are_read_from_todays_class():
+def test_defaults_are_read_from_the_installed_class():
     assert load_default_options("PPO")["gae_lambda"] == 0.95
 
 

@@ -25,7 +25,7 @@ def transition(number):
 
 
 @pytest.mark.long
-def test_same_numbers_same_draws_and_weights_as_tianshou():
+def test_same_random_numbers_give_the_draws_and_weights_of_tianshou():
     fields = {"alpha": 0.7, "beta": 0.4, "beta_final": 0.9, "beta_steps": 40, "epsilon": 1e-3}
     replay = make_replay_config({"name": "per", **fields})
     theirs = PrioritizedReplayBuffer(16, **make_priority_arguments(replay))
@@ -59,5 +59,5 @@ def test_beta_of_several_environments_reaches_the_weights():
 
 
 @pytest.mark.parametrize("algorithm", ["dqn"])
-def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+def test_killed_run_resumes_bit_identically(algorithm, tmp_path):
     check_killed_run("tianshou", algorithm, tmp_path / "run", replay=make_replay_config("per"))

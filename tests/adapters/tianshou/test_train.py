@@ -57,7 +57,7 @@ def transitions(n_envs, observation=0.5):
     )
 
 
-def test_greedy_actions_are_the_same_within_a_training_step_and_leave_no_trace(model):
+def test_greedy_actions_within_a_training_step_are_equal_and_change_nothing(model):
     outside = predict_actions(model, OBSERVATIONS)
     state = torch.get_rng_state()
     with policy_within_training_step(model.policy):
@@ -87,7 +87,7 @@ def test_weights_are_copies_of_all_parameters(model):
 
 
 @pytest.mark.parametrize("n_envs", [1, 2])
-def test_missing_numbers_are_seen_as_upstream_sees_them(n_envs):
+def test_nan_is_detected_as_by_upstream(n_envs):
     ours = make_buffer(10, random_seed=0, n_envs=n_envs)
     theirs = ReplayBuffer(10) if n_envs == 1 else VectorReplayBuffer(10, n_envs)
     for number in [0.5] * 7 + [np.nan]:
@@ -117,7 +117,7 @@ SMALL = {
 
 @pytest.mark.parametrize("n_envs", [1, 2])
 @pytest.mark.parametrize("algorithm", SMALL)
-def test_trainings_find_compiled_what_processes_share(algorithm, n_envs, tmp_path):
+def test_trainings_use_compiled_functions_of_the_shared_cache(algorithm, n_envs, tmp_path):
     spec = support.spec(
         "tianshou",
         algorithm,

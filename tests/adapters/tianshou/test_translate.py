@@ -91,7 +91,7 @@ def test_value_clipping_shares_the_range_of_the_ratio():
         translate("ppo", value_clip_range=0.1)
 
 
-def test_a_noise_bound_of_zero_is_no_noise_where_upstream_takes_it_for_no_bound():
+def test_target_noise_clip_of_zero_disables_target_noise():
     assert translate("td3", target_noise_clip=0.0).settings["TD3.policy_noise"] == 0.0
     assert translate("td3").settings["TD3.policy_noise"] == 0.2
 
@@ -163,12 +163,14 @@ def test_targets_move_at_most_once_in_a_cycle_of_steps(interval, moves):
         ("td3", 1002, {"learning_starts": 1000, "train_freq": 4}, 1004, 4),
     ],
 )
-def test_steps_round_up_to_whole_rounds_after_warm_up(algorithm, steps, changes, total, trained):
+def test_steps_round_up_to_whole_update_cycles_after_warm_up(
+    algorithm, steps, changes, total, trained
+):
     native = translate(algorithm, steps, **changes)
     assert (native.total_steps, native.framework_steps) == (total, trained)
 
 
-def test_copies_share_warm_up_and_rounds():
+def test_parallel_environments_share_warm_up_and_update_cycles():
     native = translate("td3", 100, 4, learning_starts=50, train_freq=4)
     assert native.settings["Collector.collect.n_step"] == 52
     assert native.total_steps == 100
@@ -176,7 +178,7 @@ def test_copies_share_warm_up_and_rounds():
         translate("td3", 100, 4, train_freq=2)
 
 
-def test_missing_package_is_told_with_the_command(monkeypatch):
+def test_missing_package_error_names_the_install_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"needs: pip install 'tianshou>=2\.0\.1,<2\.1'"):
         TianshouAdapter().check_installed()

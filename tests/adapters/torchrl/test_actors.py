@@ -76,7 +76,7 @@ def find_actors(process):
     return [pid for pid, line in found if "harness.worker" in line]
 
 
-def test_a_killed_actor_fails_the_run_by_name_and_a_killed_learner_takes_its_actors(start):
+def test_killed_actor_fails_the_run_and_killed_learner_ends_its_actors(start):
     process, folder = start()
     pid = process._process.pid
     victims = find_actors(process)
@@ -96,7 +96,7 @@ def test_a_killed_actor_fails_the_run_by_name_and_a_killed_learner_takes_its_act
     wait_until(lambda: not left.keys() & descendants().keys(), SLOW)
 
 
-def test_a_run_takes_all_its_steps_and_records_how_far_actors_are_behind(tmp_path):
+def test_run_takes_all_steps_and_records_the_lag_of_actors(tmp_path):
     before = get_start_method(allow_none=True)
     folder, content = support.run(a_spec(steps=1200), tmp_path)
     assert content["status"] == "completed" and content["steps"]["taken"] == 1200
@@ -138,7 +138,7 @@ def test_a_stopped_run_with_actors_resumes_with_new_episodes(tmp_path):
     assert 92 <= len(lengths) <= 100 and set(lengths) == {20}
 
 
-def test_actors_go_on_from_the_steps_and_parameters_of_a_checkpoint():
+def test_actors_resume_from_the_steps_and_parameters_of_a_checkpoint():
     made, _ = make_processes(make_env, start=(1600, 9))
     with contextlib.closing(made):
         steps, seen = zip(
@@ -248,7 +248,7 @@ def test_wrappers_that_only_training_has_are_refused():
         ({"wrappers": "normalized"}, "one set of statistics"),
     ],
 )
-def test_divisions_that_cannot_be_made_are_refused(changes, message):
+def test_settings_that_actors_cannot_use_are_refused(changes, message):
     with pytest.raises(SpecError, match=message):
         spec = a_spec(**{"count": changes.pop("actors", 2)}, **changes)
         unseen = dataclasses.replace(spec.hyperparameters, last_step_inputs=False)
@@ -262,7 +262,7 @@ def test_divisions_that_cannot_be_made_are_refused(changes, message):
         ("importlib.metadata.version", lambda name: "0.13.2", "came with torchrl 0.14"),
     ],
 )
-def test_systems_and_releases_without_what_actors_need_are_refused(
+def test_systems_and_releases_that_lack_actor_support_are_refused(
     monkeypatch, place, value, message
 ):
     adapter = TorchRLAdapter()

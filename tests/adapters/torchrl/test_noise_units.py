@@ -59,7 +59,7 @@ def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
     assert [settings[name] for name in names] == pytest.approx([0.1, 0.2, 0.5])
 
 
-def test_a_noise_that_is_asked_for_is_a_share_whatever_the_recipe():
+def test_requested_noise_is_a_share_for_any_recipe():
     asked = {"target_policy_noise": 0.3}
     run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", hyperparameters=asked)
     assert prepare_run(run, TorchRLAdapter()).native.settings[

@@ -26,7 +26,7 @@ def test_sac_scale_is_one_at_zero_and_never_below_a_tenth(build):
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
-def test_twin_critics_are_drawn_anew_within_the_range_of_the_given_one(
+def test_twin_critics_are_initialized_within_the_range_of_the_template(
     build, algorithm, monkeypatch
 ):
     given = []
@@ -45,7 +45,7 @@ def test_twin_critics_are_drawn_anew_within_the_range_of_the_given_one(
         assert first.min() >= template.min() and second.max() <= template.max()
 
 
-def test_td3_moves_policy_and_targets_on_delayed_updates_only(build, transitions):
+def test_td3_updates_policy_and_targets_on_delayed_updates_only(build, transitions):
     components = build("td3", policy_delay=3)
     for step in range(1, 7):
         before = snapshot(components, td3)
@@ -55,7 +55,7 @@ def test_td3_moves_policy_and_targets_on_delayed_updates_only(build, transitions
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
-def test_targets_keep_all_but_tau_of_themselves(build, transitions, algorithm):
+def test_targets_move_by_tau(build, transitions, algorithm):
     module = MODULES[algorithm]
     components = build(algorithm, tau=0.1)
     before = snapshot(components, module)
@@ -67,7 +67,7 @@ def test_targets_keep_all_but_tau_of_themselves(build, transitions, algorithm):
             assert after[name] == pytest.approx(expected, abs=1e-7)
 
 
-def test_sac_moves_everything_in_every_update(build, transitions):
+def test_sac_updates_all_networks_in_every_update(build, transitions):
     components = build("sac")
     for step in (1, 2, 3):
         before = snapshot(components, sac)
@@ -85,7 +85,7 @@ def test_sac_policy_learns_from_the_critics_before_their_step(build, transitions
     assert not changed(*results)
 
 
-def test_sac_starts_at_the_temperature_asked_for(build):
+def test_sac_starts_at_the_requested_temperature(build):
     log_alpha = build("sac", initial_temperature=0.2).loss.log_alpha
     assert log_alpha.item() == pytest.approx(math.log(0.2))
 

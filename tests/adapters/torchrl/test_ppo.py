@@ -68,14 +68,14 @@ def test_ppo_schedules_fall_from_the_start_value_with_each_update(build):
         assert components.loss.clip_epsilon.item() == pytest.approx(0.2 * left)
 
 
-def test_ppo_keeps_what_has_a_constant_schedule(build):
+def test_ppo_constant_schedules_change_nothing(build):
     components = build("ppo", learning_rate_schedule="constant")
     assert ppo.anneal_schedules(components, 7).item() == pytest.approx(3e-4)
     assert components.loss.clip_epsilon.item() == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.01])
-def test_ppo_gradients_are_clipped_only_where_asked_for(build, rollout, max_norm):
+def test_ppo_gradients_are_clipped_only_on_request(build, rollout, max_norm):
     components = build("ppo", max_grad_norm=max_norm)
     with torch.no_grad():
         data = components.advantages(rollout())

@@ -64,7 +64,7 @@ class Same:
         return np.random.rand(n)
 
 
-def test_same_numbers_same_draws_and_weights(sampler):
+def test_same_random_numbers_give_the_same_draws_and_weights(sampler):
     alpha, beta, epsilon = 0.7, 0.4, 1e-9
     theirs, storage = sampler(alpha=alpha, beta=beta, eps=epsilon), LazyTensorStorage(CAPACITY)
     fields = {"alpha": alpha, "beta": beta, "beta_final": beta, "epsilon": epsilon}

@@ -99,7 +99,7 @@ def test_sequences_overlap_and_end_with_the_episode():
     assert stored == pytest.approx({"start": 0.2, "first": 0.5, "last": 0.8})
 
 
-def test_an_episode_that_ends_with_a_sequence_adds_none_and_the_next_begins_anew():
+def test_episode_that_ends_with_a_sequence_adds_no_further_one():
     tape = EpisodeTail(SequenceLayout(M, 2, L))
     assert [int(s["begin"]) for s in episode(tape, 6)] == [0, 2]
     again = episode(tape, 1, terminated=False)
@@ -129,7 +129,7 @@ def one_by_one(loss, params, sequence, start):
 
 
 @pytest.mark.parametrize("stored_state", [True, False])
-def test_unrolling_with_burn_in_is_taking_steps_one_by_one(stored_state):
+def test_unrolling_with_burn_in_equals_single_steps(stored_state):
     loss, batch = components(stored_state=stored_state).loss, minibatch((9, 5))
     for params in (loss.value_network_params, loss.target_value_network_params):
         unrolled = loss.unroll(batch, params).detach()
@@ -167,7 +167,7 @@ def test_errors_and_loss_are_those_of_the_formulas(epsilon, double_q):
     assert told["loss"].item() == pytest.approx(by_hand, rel=1e-5)
 
 
-def test_burn_in_is_not_learned_from():
+def test_burn_in_steps_have_no_gradient():
     made = components()
     batch = minibatch()
     batch["observation"].requires_grad_(True)
@@ -176,7 +176,7 @@ def test_burn_in_is_not_learned_from():
     assert (gradient[:L] == 0).all() and (gradient[L : L + M] > 0).all()
 
 
-def test_targets_are_copied_at_their_interval_and_actors_when_it_is_time():
+def test_targets_and_actors_are_copied_at_their_intervals():
     made = components(target_update_interval=6)  # in transitions, of which an update has one
     before = made.loss.target_value_network_params.clone()
     copies, lag = [], ActorLag()
@@ -220,7 +220,7 @@ def test_staleness_is_zero_at_first_from_stored_states_without_burn_in():
     )
 
 
-def test_policy_remembers_within_episodes_and_each_begin_forgets():
+def test_recurrent_state_persists_within_episodes_and_is_reset_at_their_start():
     made = components(last_step_inputs=True)
     policy = GreedyRecurrentPolicy(made.network, TASK.choices)
     assert isinstance(policy, RecurrentPolicy)
@@ -263,7 +263,7 @@ def test_memory_draws_by_priority_of_sequences():
         ({"tau": 0.5}, "tau=0.5: in torchrl it is fixed at 1"),
     ],
 )
-def test_what_cannot_be_had_is_refused_by_name(changes, message):
+def test_unsupported_settings_are_refused_by_name(changes, message):
     with pytest.raises(SpecError, match=message):
         settings(**changes)
 
@@ -276,7 +276,7 @@ def test_rewards_that_only_training_scales_are_not_shown():
     prepare_run(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
 
 
-def test_other_ways_of_replaying_and_other_frameworks_are_refused():
+def test_other_replay_strategies_and_other_frameworks_are_refused():
     with pytest.raises(SpecError, match="draws sequences by priorities of its own"):
         prepare_run(support.spec("torchrl", "r2d2", "cpu", replay="per"), TorchRLAdapter())
     with pytest.raises(SpecError, match=r"sb3.*r2d2"):

@@ -68,9 +68,7 @@ def learn(monkeypatch):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_sweeps_and_updates_mean_the_same_error_and_plain_weights_the_same_loss(
-    algorithm, monkeypatch, learn
-):
+def test_sweeps_and_updates_compute_the_same_errors_and_loss(algorithm, monkeypatch, learn):
     monkeypatch.setattr(torch, "randn_like", lambda like, **_: torch.zeros_like(like))
     middle = lambda self, shape=(): self.mean.expand(shape + self.mean.shape)  # noqa: E731
     monkeypatch.setattr(torch.distributions.Normal, "rsample", middle)
@@ -113,7 +111,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "algorithm"), PAIRS)
-def test_what_is_replayed_comes_from_the_errors(name, algorithm, learn):
+def test_replayed_transitions_are_drawn_by_their_errors(name, algorithm, learn):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
     buffer, told = learn(algorithm, {"name": name, **often.get(name, {}), **critics(algorithm)})
     strategy = buffer.replayer.strategy
@@ -123,13 +121,13 @@ def test_what_is_replayed_comes_from_the_errors(name, algorithm, learn):
     assert told.parts["replay"]["minibatches"] > 5 and told.parts["replay"]["learning"] > 0
 
 
-def test_uniform_replay_leaves_buffer_and_loss_as_they_are(learn):
+def test_uniform_replay_changes_neither_buffer_nor_loss(learn):
     buffer, told = learn("dqn", "uniform")
     assert type(buffer) is TensorDictReplayBuffer and told.parts == {}
     assert ours.get_loss_class(DQNLoss, {}) is DQNLoss
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac", marks=pytest.mark.long)])
-def test_killed_run_goes_on_bit_equal(algorithm, tmp_path):
+def test_killed_run_resumes_bit_identically(algorithm, tmp_path):
     replay = make_replay_config({"name": "imp", **OFTEN, **critics(algorithm)})
     check_killed_run("torchrl", algorithm, tmp_path / "run", replay=replay)

@@ -18,7 +18,7 @@ METRICS = {
 
 @pytest.mark.parametrize("n_envs", [1, 2])
 @pytest.mark.parametrize(("algorithm", "steps", "updates"), [("ppo", 128, 16), ("td3", 220, 120)])
-def test_steps_and_updates_are_as_asked(train, monkeypatch, algorithm, steps, updates, n_envs):
+def test_steps_and_updates_are_as_requested(train, monkeypatch, algorithm, steps, updates, n_envs):
     module, calls = MODULES[algorithm], []
     original = module.update
 
@@ -44,7 +44,7 @@ def test_actions_are_random_until_learning_starts_and_greedy_plus_noise_afterwar
     assert np.array_equal(actions[80:], greedy[80:])
 
 
-def test_noise_has_the_deviation_asked_for_and_stays_within_bounds(train):
+def test_noise_has_the_requested_deviation_and_stays_within_bounds(train):
     changes = {"learning_starts": 0, "gradient_steps": 1, "exploration_noise": 0.1}
     _, monitor = train("td3", every=1, steps=500, **changes)
     _, actions, greedy = (np.stack(part) for part in zip(*monitor.choices, strict=True))
@@ -63,7 +63,7 @@ def test_stochastic_policies_act_on_samples_and_not_on_their_location(train, alg
 
 
 @pytest.mark.parametrize("algorithm", MODULES)
-def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(trained, algorithm):
+def test_greedy_policy_has_no_side_effects_and_stays_within_bounds(trained, algorithm):
     _, monitor = trained(algorithm)
     observations = 100 * np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     generator = torch.get_rng_state()
@@ -78,7 +78,7 @@ def test_greedy_policy_touches_nothing_outside_and_stays_within_bounds(trained, 
 
 
 @pytest.mark.parametrize("algorithm", MODULES)
-def test_policy_and_weights_follow_the_training(native, algorithm):
+def test_policy_and_weights_change_with_training(native, algorithm):
     settings, context = native(algorithm)
     components = MODULES[algorithm].build_components(settings.settings, context.task)
     policy, observations = make_greedy_policy(components.actor), np.ones((3, 4), dtype=np.float32)

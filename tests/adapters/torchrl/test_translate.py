@@ -30,7 +30,7 @@ def row(native, field):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_field_is_claimed_and_settings_can_be_written_down(algorithm):
+def test_every_field_is_translated_and_settings_can_be_serialized(algorithm):
     native = translate(algorithm)
     fields = [field.name for field in dataclasses.fields(ALGORITHMS[algorithm])]
     assert [setting.field for setting in native.alignment] == fields
@@ -70,11 +70,11 @@ def test_own_recipes_reach_the_components_as_upstream_configures_them():
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
-def test_tau_is_flipped_into_the_weight_of_the_old_target(algorithm):
+def test_tau_becomes_the_weight_of_the_old_target(algorithm):
     assert translate(algorithm, tau=0.02).settings["SoftUpdate.eps"] == pytest.approx(0.98)
 
 
-def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
+def test_sac_networks_share_a_learning_rate_and_the_temperature_has_another():
     recipe = dataclasses.replace(load_recipe("sac", "torchrl"), policy_learning_rate=0.01)
     own = TorchRLAdapter().get_library_defaults(
         "sac", recipe, RunContext(load_task(PENDULUM), 1, 0)
@@ -92,7 +92,7 @@ def test_sac_networks_share_a_learning_rate_and_the_temperature_keeps_its_own():
         ("sac", "target_update_interval", 2),
     ],
 )
-def test_what_upstreams_scripts_do_not_have_is_in_this_adapters_loops(algorithm, field, value):
+def test_features_missing_in_upstream_scripts_are_emulated_by_the_loops(algorithm, field, value):
     with pytest.raises(SpecError, match=rf"hyperparameters\.{field}=.*: in torchrl it is fixed at"):
         translate(algorithm, **{field: value})
     native = translate(algorithm, patches=True, **{field: value})
@@ -100,7 +100,7 @@ def test_what_upstreams_scripts_do_not_have_is_in_this_adapters_loops(algorithm,
     assert row(translate(algorithm, patches=True), field).kind == "constant"
 
 
-def test_delays_are_counted():
+def test_policy_and_target_updates_are_counted_by_their_delays():
     delays = {"policy_delay": 2, "target_update_interval": 3}
     schedule = translate("sac", 50_000, patches=True, **delays).update_schedule
     steps = schedule.total_gradient_steps
@@ -126,7 +126,7 @@ def test_gradient_clipping_is_emulated_and_off_by_default():
     ("starts", "frames", "random_frames", "first_update"),
     [(100, 1, 100, 100), (100, 1000, 1000, 1000), (1500, 1000, 2000, 2000), (0, 10, 0, 10)],
 )
-def test_learning_starts_with_a_whole_round(starts, frames, random_frames, first_update):
+def test_learning_starts_with_a_whole_update_cycle(starts, frames, random_frames, first_update):
     native = translate("td3", learning_starts=starts, train_freq=frames)
     assert native.settings["Collector.init_random_frames"] == random_frames
     found = row(native, "learning_starts")
@@ -141,7 +141,7 @@ def test_learning_starts_with_a_whole_round(starts, frames, random_frames, first
     ("algorithm", "steps", "total"),
     [("ppo", 2048, 2048), ("ppo", 2049, 4096), ("td3", 999, 1000), ("sac", 1001, 2000)],
 )
-def test_steps_round_up_to_whole_rounds(algorithm, steps, total):
+def test_steps_round_up_to_whole_update_cycles(algorithm, steps, total):
     native = translate(algorithm, steps)
     assert native.total_steps == native.settings["Collector.total_frames"] == total
 
@@ -156,7 +156,7 @@ def test_update_ratio_reaches_both_options():
     assert (settings["Collector.frames_per_batch"], settings["script.num_updates"]) == (4, 8)
 
 
-def test_copies_that_do_not_divide_a_round_are_refused():
+def test_n_envs_that_does_not_divide_an_update_cycle_is_refused():
     with pytest.raises(SpecError, match=r"rollout_steps=2048: .* a multiple of n_envs=3"):
         translate("ppo", n_envs=3)
     with pytest.raises(SpecError, match=r"train_freq=1: .* a multiple of n_envs=8"):

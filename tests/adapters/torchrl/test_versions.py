@@ -15,7 +15,7 @@ def make_adam(rate, eps):
     return torch.optim.Adam([torch.nn.Parameter(torch.ones(2))], lr=rate, eps=eps)
 
 
-def test_joined_optimizers_are_those_of_upstream():
+def test_joined_optimizers_equal_those_of_upstream():
     parts = make_adam(0.1, 1e-5), make_adam(0.2, 1e-8)
     ours, theirs = join_optimizers(*parts), group_optimizers(*parts)
     assert type(ours) is type(theirs) and len(ours.param_groups) == 2
@@ -27,7 +27,7 @@ def test_vmap_is_named_only_where_it_is_deactivated():
     assert select_vmap_option({"deactivate_vmap": True}) == {"deactivate_vmap": True}
 
 
-def test_coefficients_have_todays_names_in_todays_release():
+def test_coefficients_have_current_names_in_the_installed_release():
     assert {name: name for name in ("entropy_coeff", "critic_coeff")} == COEFFICIENT_NAMES
 
 
@@ -35,7 +35,7 @@ def test_coefficients_have_todays_names_in_todays_release():
     ("release", "tensordict", "is_old"),
     [("0.6.0", "0.6.2", True), ("0.7.2", "0.7.2", True), ("0.8.1", "0.8.3", False)],
 )
-def test_older_releases_get_the_packages_of_their_time(release, tensordict, is_old):
+def test_older_releases_get_matching_package_versions(release, tensordict, is_old):
     requirements = SUPPORTED_VERSIONS.list_requirements(release)
     assert f"tensordict=={tensordict}" in requirements
     assert ("gymnasium==0.29.1" in requirements) is is_old
