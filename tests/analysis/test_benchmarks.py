@@ -30,7 +30,7 @@ def script(monkeypatch):
     return load
 
 
-def test_intervals_compare_like_with_like(script, capsys):
+def test_intervals_compare_equal_quantities(script, capsys):
     intervals = script("intervals")
     own = intervals.ours(2000)
     assert all(side["same_bits"] for side in own.values())
@@ -46,7 +46,7 @@ def test_intervals_compare_like_with_like(script, capsys):
     assert "| 0.2000 | 36 of 72 |" in capsys.readouterr().out
 
 
-def test_false_equivalence_is_rare_in_small(script):
+def test_false_equivalence_is_rare_on_a_small_case(script):
     benchmark = script("false_equivalence")
     cases = benchmark.cases(97.4)
     for case in iterate_some(cases[4:7]):
@@ -75,7 +75,7 @@ def test_words_of_the_error_rates_are_those_of_verdicts(script, monkeypatch):
                 assert q == pytest.approx(found.statement.tolerated_failures)
 
 
-def test_existence_and_planning_run_in_small(script, monkeypatch):
+def test_existence_and_planning_scripts_run_on_a_small_case(script, monkeypatch):
     existence = script("existence")
     monkeypatch.setattr(existence, "SETTINGS", 8)
     study = existence.study(existence.CASES["one framework apart by a deviation"], rng())
@@ -90,7 +90,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_the_study_whose_loading_is_timed_loads_whole(script, tmp_path, monkeypatch):
+def test_timed_study_loads_completely(script, tmp_path, monkeypatch):
     loading = script("loading")
     monkeypatch.setattr(loading, "TASKS", ("Hopper",))
     count = loading.write_study(tmp_path)

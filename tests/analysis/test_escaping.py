@@ -54,7 +54,7 @@ def tags(text):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_shows_a_name_and_does_not_act_on_it(name):
+def test_names_are_shown_on_pages_and_not_interpreted(name):
     page = finish_markdown(f"# The study {name}\n\n{format_table([[name, 'b']], ['x', 'y'])}\n")
     assert not tags(page)
     assert not re.search(r"(?<!\\)(?:\\\\)*\]\((?!\\)", page)
@@ -65,7 +65,7 @@ def test_a_page_shows_a_name_and_does_not_act_on_it(name):
     assert "$" not in re.sub(r"\\.", "", page)  # which repositories read as mathematics
 
 
-def test_what_pages_of_ours_hold_stays():
+def test_generated_markup_is_not_escaped():
     page = (
         "# A\n\n<details><summary>All</summary>\n\n`a <b> c` and ``x`<i>`` [b](tables/b.csv) "
         "[c](#c) ![d](figures/d.png) p < 0.0001 \\[1, 2]\n\n```sh\nparallax <x> [y](http://z)\n"

@@ -112,7 +112,7 @@ def agree(printed, value):
 
 
 @pytest.mark.parametrize("row", PAIRS, ids=lambda row: "-".join(row[:4]))
-def test_published_pairs_come_out_again(pairs, row):
+def test_published_pairs_are_reproduced(pairs, row):
     algorithm, env, one, two, *printed = row
     chosen = pairs[(pairs.algorithm == algorithm) & (pairs.env == env)]
     (found,) = (item for item in chosen.itertuples() if {item.first, item.second} == {one, two})
@@ -168,7 +168,7 @@ def is_change(word, change):
 
 
 @pytest.mark.parametrize(("row", "printed"), zip(ABLATIONS, PRINTED, strict=True))
-def test_published_ablations_come_out_again(row, printed):
+def test_published_ablations_are_reproduced(row, printed):
     (file, change, other), (printed_effect, printed_share, printed_flips) = row, printed
     table = read_scores(f"{file}.parquet").set_index("seed").sort_index()
     plain = table[table.variant == STEPS[file]]

@@ -13,7 +13,7 @@ from parallax.harness.contract.run_spec import RunSpec
 SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
 
 
-def test_without_options_it_has_the_size_of_the_thesis_study():
+def test_default_synthetic_study_has_the_size_of_the_thesis():
     assert len(list(plans(Size()))) == 1440
     assert (Size().evaluations, Size().episodes, Size().steps) == (300, 30, 3_000_000)
 
@@ -28,7 +28,7 @@ def test_equal_options_give_equal_files(tmp_path):
     assert contents[0] == contents[1]
 
 
-def test_every_fate_is_found_by_the_analysis(tmp_path):
+def test_every_outcome_is_found_by_the_analysis(tmp_path):
     size = dataclasses.replace(SMALL, seeds=4)
     counts = write_study(tmp_path / "study", size)
     assert min(counts.values()) >= 1

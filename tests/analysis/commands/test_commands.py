@@ -60,7 +60,7 @@ def test_compare_and_report_name_the_same_most_different_pair(results, make_run,
     assert found[0] == found[1]
 
 
-def test_the_most_different_of_single_runs_are_furthest_apart(results, make_run, capsys):
+def test_most_different_single_runs_have_the_largest_difference(results, make_run, capsys):
     for framework, score in {"sb3": 100, "cleanrl": 101, "torchrl": 900}.items():
         make_run(framework=framework, seed=0, score=score)
     assert main(["compare", str(results / "demo")]) == 0
@@ -74,7 +74,7 @@ def test_no_command_is_suggested_for_frameworks_without_an_adapter(results, make
     assert "parallax why" not in command(results / "demo").stdout
 
 
-def test_a_terminal_without_unicode_does_not_break_the_command(results, make_run, monkeypatch):
+def test_command_works_in_a_terminal_without_unicode(results, make_run, monkeypatch):
     make_run()
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     assert command(results).returncode == 0
@@ -153,7 +153,7 @@ def test_a_second_analysis_gives_the_same_files(results, make_run):
     assert contents[0] == contents[1]
 
 
-def test_files_are_written_even_if_nobody_reads_the_table(results, make_run):
+def test_files_are_written_although_stdout_is_closed(results, make_run):
     make_run()
     read, write = os.pipe()
     os.close(read)

@@ -6,7 +6,7 @@ from parallax.harness.cli.main import main
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
+def test_command_draws_the_requested_families(study, tmp_path, capsys):
     words = ["study", "figures", str(study), "--families", "verdicts,vectorised", "--jobs", "1"]
     assert main([*words, "--output", str(tmp_path / "out")]) == 0
     names = {path.stem for path in (tmp_path / "out").iterdir()}
@@ -16,14 +16,14 @@ def test_the_command_draws_what_it_is_asked_for(study, tmp_path, capsys):
     assert "Figure: " in capsys.readouterr().out
 
 
-def test_what_is_not_drawn_is_named(results, make_run, capsys):
+def test_families_that_are_not_drawn_are_named(results, make_run, capsys):
     make_run()
     assert main(["study", "figures", str(results), "--families", "wrappers"]) == 0
     assert "Not drawn: wrappers: no setting was run both" in capsys.readouterr().out
     assert list((results / "analysis" / FIGURES_FOLDER).iterdir()) == []
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(study, capsys):
+def test_unknown_name_error_lists_the_known_ones(study, capsys):
     assert main(["study", "figures", str(study), "--families", "verdicts,nonsense"]) == 2
     error = capsys.readouterr().err
     assert "--families=nonsense: no such figure. Known: reproduction, highlights" in error

@@ -66,7 +66,7 @@ def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
     assert found.sensitivity.n == 1
 
 
-def test_scores_of_other_values_are_told_and_compared_on_those_that_both_have(tmp_path, capsys):
+def test_scores_are_compared_on_the_values_that_both_have(tmp_path, capsys):
     mutants = [
         mutant("sdf", 0.9, [MOST, MOST], [ALL, MOST], [MOST, MOST]),
         mutant("sdf", 0.5, [MOST, ALL], [ALL, ALL], []),
@@ -94,7 +94,7 @@ def test_the_command_prints_a_table_and_writes_every_configuration(study, capsys
     assert "as the published code counts" in capsys.readouterr().out
 
 
-def test_the_papers_numbers_stand_beside_and_the_part_is_told(study, capsys):
+def test_table_has_the_papers_numbers_and_the_number_of_mutants(study, capsys):
     main(["mutation", "score", str(study)])
     text = capsys.readouterr().out
     row = next(line for line in text.splitlines() if line.split()[:1] == ["sdf"])
@@ -120,7 +120,7 @@ def test_the_papers_means_follow_from_its_cells():
     assert find_muprl_results("Pendulum-v1", "sac") is None
 
 
-def test_the_papers_cells_fit_together():
+def test_cells_of_the_paper_are_consistent():
     """Sensitivities follow from the two scores beside them; of the rest the sums are known."""
     cells = [c for column in MUPRL_RESULTS.values() for c in column.operators.values()]
     scored = [c for c in cells if c.strong > 0]
@@ -144,7 +144,7 @@ def test_the_papers_cells_fit_together():
         (lambda c: c["settings"][0].pop("env"), "not what parallax mutation test writes"),
     ],
 )
-def test_other_files_are_refused(study, change, message):
+def test_files_of_another_format_are_refused(study, change, message):
     content = json.loads(json.dumps(CONTENT))
     change(content)
     (study / "mutation.json").write_text(json.dumps(content))

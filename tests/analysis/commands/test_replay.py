@@ -48,7 +48,7 @@ def recorded(make_run, tmp_path, seed, stored, burn_in, first, last, hashed=Fals
 
 
 @pytest.mark.parametrize("hashed", [False, True])
-def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys, hashed):
+def test_command_distinguishes_strategies(make_run, results, tmp_path, capsys, hashed):
     for seed in (0, 1):
         recorded(make_run, tmp_path, seed, False, 0, 8.0 + seed, 4.0, hashed)
         recorded(make_run, tmp_path, seed, True, 5, 2.0 + seed, 1.0, hashed)
@@ -68,7 +68,7 @@ def test_the_command_tells_strategies_apart(make_run, results, tmp_path, capsys,
     assert len(list((results / "analysis").glob("discrepancy_*.p*"))) == 2
 
 
-def test_discrepancies_are_told_apart_by_lag(make_run, results, tmp_path, capsys):
+def test_discrepancies_are_listed_by_lag(make_run, results, tmp_path, capsys):
     lags = {"lag/actor": 7.0, "lag/mean": 50.0, "lag/max": 90.0}
     for number, third in enumerate(("fresh", "middle", "stale")):
         lags |= {f"lag/{third}": 20.0 + 30 * number, f"discrepancy/first/{third}": 1.0 + number}
@@ -86,7 +86,7 @@ def test_discrepancies_are_told_apart_by_lag(make_run, results, tmp_path, capsys
     assert {row["lag_when_stored"] for row in rows} == {"7.0"}
 
 
-def test_results_without_any_are_refused(make_run, results, capsys):
+def test_results_without_recorded_states_are_refused(make_run, results, capsys):
     make_run(seed=0)
     assert main(["study", "replay", "--staleness", str(results)]) == 2
     assert "no complete run recorded Q-value discrepancies" in capsys.readouterr().err

@@ -106,12 +106,12 @@ def test_values_from_runs_are_escaped(server):
         "study/demo",
     ],
 )
-def test_what_is_not_there_is_not_found(server, path):
+def test_missing_pages_return_404(server, path):
     status, text, _ = get(server, path)
     assert status in (404, 414) and "root:" not in text
 
 
-def test_requests_of_others_are_refused(server):
+def test_requests_for_other_hosts_are_refused(server):
     port = server.server_port
     assert server.server_address[0] == "127.0.0.1"
     assert get(server, "", host=f"localhost:{port}")[0] == 200
@@ -131,7 +131,7 @@ def test_requests_of_others_are_refused(server):
 
 
 @pytest.mark.parametrize("path", ["http://[/", "http://[::1/SECRET/", "//[/SECRET/", "/[/", "[?["])
-def test_addresses_that_python_cannot_split_are_answered(server, capsys, path):
+def test_malformed_addresses_are_answered(server, capsys, path):
     path = path.replace("SECRET", server.secret)
     answer = send_request(server, path, [f"127.0.0.1:{server.server_port}"])
     assert b" 403 " in answer and capsys.readouterr().err == ""
@@ -145,7 +145,7 @@ def send_request(server, path, hosts):
         return connection.makefile("rb").readline()
 
 
-def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
+def test_report_runs_in_a_separate_origin(server, folder, tmp_path):
     status, text, headers = get(server, "report?study=demo")
     assert status == 200 and "The report" in text
     assert "sandbox allow-scripts" in headers["Content-Security-Policy"]
@@ -164,7 +164,7 @@ def test_a_report_runs_in_an_origin_of_its_own(server, folder, tmp_path):
     place.unlink()
 
 
-def test_a_report_that_is_replaced_by_a_link_or_grows_is_not_shown(server, monkeypatch, tmp_path):
+def test_report_replaced_by_a_link_or_growing_is_not_shown(server, monkeypatch, tmp_path):
     """A link may take the place of a report after the check for links."""
     report = tmp_path / "report.html"
     monkeypatch.setattr(RunLibrary, "find_report", lambda self, study: report)
@@ -178,7 +178,7 @@ def test_a_report_that_is_replaced_by_a_link_or_grows_is_not_shown(server, monke
     assert "The report is too large: 134,217,729 bytes" in get(server, "report?study=demo")[1]
 
 
-def test_the_address_of_a_report_opens_nothing_else(server):
+def test_report_address_opens_no_other_file(server):
     assert f'href="../{server.report_secret}/report?study=demo"' in get(server, "")[1]
     assert get(server, "report?study=demo", secret=server.secret)[0] == 403
     for path in ("", "study?study=demo", "runs"):
@@ -212,7 +212,7 @@ def test_a_closed_connection_prints_nothing(server, capsys):
         assert bool(capsys.readouterr().err) == printed
 
 
-def test_runs_of_now_are_read_again(server, folder, write_run_folder):
+def test_new_runs_are_read_on_request(server, folder, write_run_folder):
     before = len(find_keys(get(server, "study?study=demo")[1]))
     write_run_folder(folder, framework="sb3", seed=9)
     assert len(find_keys(get(server, "study?study=demo")[1])) == before

@@ -46,12 +46,12 @@ def test_findings_are_counted_by_check_and_framework(gathered):
     assert gathered.notes == (("n", 1),)
 
 
-def test_a_damaged_diagnosis_is_told_and_an_absent_one_is_not(gathered):
+def test_damaged_diagnosis_is_counted_and_missing_one_is_not(gathered):
     ((reason, count),) = gathered.unread
     assert "diagnosis.json cannot be read" in reason and count == 1
 
 
-def test_the_page_tells_in_words_and_a_table(gathered):
+def test_page_describes_findings_in_text_and_a_table(gathered):
     words = " ".join(describe_diagnosis(gathered))
     assert "4 of 6 run folders have a diagnosis" in words
     assert "1 with errors, 2 with warnings" in words and "n in 1 run" in words
@@ -60,7 +60,7 @@ def test_the_page_tells_in_words_and_a_table(gathered):
     assert all(len(values) == len(table.page_columns) for values, _ in table.make_page_rows())
 
 
-def test_without_a_diagnosis_nothing_is_told(results, make_run):
+def test_report_without_a_diagnosis_has_no_text(results, make_run):
     make_run()
     found = read_diagnosis_summary(load_runs(results))
     assert found.watched == 0 and describe_diagnosis(found) == ()
@@ -74,7 +74,7 @@ def test_runs_of_a_packed_file_have_no_diagnosis_and_no_error(results, make_run,
     assert found.folders == 2 and found.unread == ()
 
 
-def test_an_unreadable_diagnosis_is_told_without_its_path(results, make_run):
+def test_unreadable_diagnosis_is_counted_without_its_path(results, make_run):
     (make_run() / "diagnosis.json").mkdir()
     folder = make_run(seed=1)
     (folder / "diagnosis.json").write_text("{}")

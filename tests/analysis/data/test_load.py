@@ -66,14 +66,14 @@ def test_arrays_cannot_be_changed(results, make_run):
 
 
 @pytest.mark.parametrize("depth", range(8))
-def test_any_folder_above_or_at_a_run_will_do(results, make_run, depth):
+def test_results_are_read_from_any_parent_folder_of_a_run(results, make_run, depth):
     folder = make_run()
     root = [folder, *folder.parents][depth]
     (run,) = load_runs(root).runs
     assert run.id.cell.variant == "steps=20000,alignment=common"
 
 
-def test_relative_and_winding_paths_find_the_same_run(results, make_run, monkeypatch):
+def test_relative_and_unnormalized_paths_find_the_same_run(results, make_run, monkeypatch):
     folder = make_run()
     monkeypatch.chdir(folder)
     for root in (results.__class__("."), folder / "..", folder / ".." / folder.name):
@@ -105,14 +105,14 @@ def test_seeds_are_ordered_as_numbers(results, make_run):
     assert [run.id.seed for run in load_runs(results).runs] == [1, 2, 10]
 
 
-def test_the_output_folder_is_passed_over(results, make_run):
+def test_output_folder_is_skipped(results, make_run):
     folder = make_run()
     shutil.copytree(folder, results / "analysis" / "seed=5")
     shutil.copytree(folder, results / "demo" / "analysis" / "seed=6")
     assert load_runs(results).requested == 1
 
 
-def test_links_to_folders_are_not_followed_but_told(results, make_run, tmp_path):
+def test_links_to_folders_are_counted_and_not_followed(results, make_run, tmp_path):
     folder = make_run()
     (folder.parent / "loop").symlink_to(results)
     folder.with_name("seed=9").symlink_to(results / "gone")
@@ -123,7 +123,7 @@ def test_links_to_folders_are_not_followed_but_told(results, make_run, tmp_path)
     assert "2 links to folders were not followed" in format_run_counts(loaded)
 
 
-def test_a_folder_that_may_not_be_listed_is_kept(results, make_run, monkeypatch):
+def test_unlistable_folder_is_excluded_with_a_reason(results, make_run, monkeypatch):
     folder, scandir = make_run(), os.scandir
 
     def refuse(path):

@@ -70,7 +70,7 @@ def test_each_framework_has_its_own_hyperparameters_under_its_defaults():
     assert get_requested_hyperparameters(make_run()) == {}
 
 
-def test_up_to_three_settings_are_named_in_the_variant_and_more_are_a_digest():
+def test_variant_names_up_to_three_settings_and_hashes_more():
     def separate(count):
         runs = [make_run(k, **dict.fromkeys(NAMES[:count], k)) for k in range(2)]
         return separate_conflicting_runs(runs)

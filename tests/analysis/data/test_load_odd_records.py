@@ -45,7 +45,7 @@ def odd(tmp_path_factory, writer):
     return results, seed - 10
 
 
-def test_each_oddity_is_listed_with_its_reason(odd):
+def test_each_odd_record_is_listed_with_its_reason(odd):
     results, count = odd
     loaded = load_runs(results)
     assert loaded.used == 4
@@ -54,7 +54,7 @@ def test_each_oddity_is_listed_with_its_reason(odd):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_leaves_them_out(odd, tmp_path, capsys, command):
+def test_every_command_excludes_odd_records(odd, tmp_path, capsys, command):
     results, _ = odd
     words = [*command.split(), str(results), "--output", str(tmp_path)]
     words += ["--jobs", "1"] if command in ("study figures", "report") else []

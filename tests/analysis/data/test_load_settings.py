@@ -22,7 +22,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_frameworks_that_were_asked_for_different_things_are_not_compared(results, make_run, name):
+def test_frameworks_with_different_requested_settings_are_not_compared(results, make_run, name):
     for framework, value in zip(("sb3", "cleanrl"), DIFFERENT[name], strict=True):
         for seed in range(3):
             make_run(framework=framework, seed=seed, score=100 + seed, **{name: value})
@@ -34,9 +34,7 @@ def test_frameworks_that_were_asked_for_different_things_are_not_compared(result
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_seeds_of_one_framework_that_were_asked_for_different_things_are_not_pooled(
-    results, make_run, name
-):
+def test_seeds_with_different_requested_settings_are_not_pooled(results, make_run, name):
     for seed in range(4):
         make_run(seed=seed, **{name: DIFFERENT[name][seed % 2]})
     groups = judge_runs(load_runs(results), VerdictOptions(resamples=50)).groups
@@ -44,7 +42,7 @@ def test_seeds_of_one_framework_that_were_asked_for_different_things_are_not_poo
     assert len({group.cell for group in groups}) == 2
 
 
-def test_three_and_thirty_episodes_are_apart_whatever_the_record_says(results, make_run):
+def test_runs_with_different_numbers_of_episodes_are_separated(results, make_run):
     for framework, episodes in (("sb3", 3), ("cleanrl", 30)):
         for seed in range(2):
             returns = np.ones((12, episodes))
@@ -52,7 +50,7 @@ def test_three_and_thirty_episodes_are_apart_whatever_the_record_says(results, m
     assert not judge_runs(load_runs(results), VerdictOptions(resamples=50)).consistency
 
 
-def test_what_a_later_version_added_parts_nothing(results, make_run):
+def test_fields_added_by_a_later_version_do_not_separate_runs(results, make_run):
     make_run(seed=0, score=0, hyperparameters={"gamma": 0.99})
     make_run(seed=1, score=1, hyperparameters={"gamma": 0.99, "new": 1})
     make_run(seed=2, score=2, hyperparameters={"gamma": 0.99}, study="demo")
@@ -62,7 +60,7 @@ def test_what_a_later_version_added_parts_nothing(results, make_run):
     assert group.n == 3
 
 
-def test_equal_numbers_are_equal_however_they_are_written(results, make_run):
+def test_equal_numbers_in_different_notation_are_equal(results, make_run):
     make_run(seed=0, score=0, hyperparameters={"tau": 1})
     make_run(seed=1, score=1, hyperparameters={"tau": 1.0})
     assert not load_runs(results).conflicts
@@ -77,7 +75,7 @@ def test_the_same_seed_under_two_settings_is_two_runs(results, make_run):
     assert len(loaded.cells) == 3
 
 
-def test_seeds_versions_and_held_values_are_told_at_the_verdict(results, make_run):
+def test_verdict_reports_unequal_seeds_versions_and_values(results, make_run):
     for framework, seeds, torch in (("sb3", (0, 1), "2.12.0"), ("cleanrl", (5, 6), "2.13.0")):
         for seed in seeds:
             path = make_run(framework=framework, seed=seed, score=seed) / "run.json"
@@ -93,7 +91,7 @@ def test_seeds_versions_and_held_values_are_told_at_the_verdict(results, make_ru
     )
 
 
-def test_the_commands_say_what_is_judged_apart(results, make_run, capsys):
+def test_commands_name_settings_that_are_judged_separately(results, make_run, capsys):
     for seed in range(2):
         make_run(framework="sb3", seed=seed, threads=1, score=seed)
         make_run(framework="cleanrl", seed=seed, threads=8, score=seed)

@@ -42,7 +42,7 @@ def test_status_other_than_completed_is_the_reason(results, make_run, status):
         ("\x1b[31mred", "failed: [31mred"),
     ],
 )
-def test_a_failure_gives_its_telling_line(results, make_run, failure, reason):
+def test_failure_is_summarized_by_its_informative_line(results, make_run, failure, reason):
     make_run(status="failed", failure=failure)
     assert only_reason(results) == reason
 
@@ -64,7 +64,7 @@ def test_evaluations_must_end_at_the_last_scheduled_step(results, make_run):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_return_that_is_not_finite_anywhere_is_the_reason(results, make_run, bad):
+def test_single_non_finite_return_excludes_a_run(results, make_run, bad):
     make_run(timesteps=[10, 20], scheduled=20, returns=[[1, bad], [2, 3]])
     assert only_reason(results) == "non-finite returns: 1 of 4, first at step 10"
 
@@ -73,9 +73,7 @@ def test_one_return_that_is_not_finite_anywhere_is_the_reason(results, make_run,
     "content",
     [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema": 2}', b'{"schema": 1}', b"[" * 100_000],
 )
-def test_a_damaged_run_json_is_a_reason_and_identity_comes_from_the_path(
-    results, make_run, content
-):
+def test_damaged_run_json_is_a_reason_with_the_identity_of_the_path(results, make_run, content):
     folder = make_run(seed=3)
     (folder / "run.json").write_bytes(content)
     assert "run.json" in only_reason(results)

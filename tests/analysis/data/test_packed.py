@@ -78,7 +78,7 @@ def _plain(value):
     return (str(value.dtype), value.tolist()) if isinstance(value, np.ndarray) else repr(value)
 
 
-def test_a_file_holds_what_the_folders_hold(study, packed):
+def test_packed_file_contains_the_data_of_its_folders(study, packed):
     folders, file = load_runs(study), load_runs(packed)
     assert facts(file) == facts(folders)
     assert (file.requested, file.completed, file.used) == (8, 7, 7)
@@ -94,7 +94,7 @@ def test_the_same_runs_make_the_same_bytes_also_of_a_file(study, packed, tmp_pat
         assert again.read_bytes() == packed.read_bytes()
 
 
-def test_columns_are_there_for_any_reader(packed):
+def test_columns_are_readable_without_this_project(packed):
     rows = [row for row in pyarrow.parquet.read_table(packed).to_pylist() if row["run_json"]]
     scores = {
         row["seed"]: row["final_score"]
@@ -109,7 +109,7 @@ def test_columns_are_there_for_any_reader(packed):
 
 
 @pytest.mark.parametrize("words", [[], ["--tables"]], ids=["verdicts", "tables"])
-def test_a_file_is_judged_like_the_folders(study, packed, tmp_path, words, capsys):
+def test_packed_file_has_the_verdicts_of_its_folders(study, packed, tmp_path, words, capsys):
     outputs = tmp_path / "folders", tmp_path / "file"
     for source, output in zip((study, packed), outputs, strict=True):
         assert main(["study", "verdicts", str(source), "--output", str(output), *words]) == 0
@@ -117,12 +117,12 @@ def test_a_file_is_judged_like_the_folders(study, packed, tmp_path, words, capsy
     assert written[0] and written[0] == written[1]
 
 
-def test_what_is_made_of_a_file_lies_beside_it(packed):
+def test_output_of_a_packed_file_is_written_next_to_it(packed):
     assert main(["study", "verdicts", str(packed)]) == 0
     assert list(packed.with_name("demo-analysis").glob("*.csv"))
 
 
-def test_runs_of_others_join_the_study(packed, tmp_path, make_run, capsys):
+def test_runs_of_other_files_are_merged_into_the_study(packed, tmp_path, make_run, capsys):
     for seed in range(3):
         own = {"study": "mine", "framework": "mine", "variant": VARIANT}
         make_run(seed=seed, score=90 + seed, **own)
@@ -333,7 +333,7 @@ def test_a_command_names_the_reason_of_an_excluded_row(packed, attack, reason, c
 
 
 @pytest.mark.parametrize("value", [math.nan, 1e308])
-def test_a_comparison_goes_on_without_excluded_rows(packed, value, capsys):
+def test_comparison_skips_excluded_rows(packed, value, capsys):
     edit(packed, lambda row: set_return(row, value), PACKED_SCHEMA)
     assert main(["compare", str(packed)]) == 0
     text = capsys.readouterr().out
@@ -354,7 +354,7 @@ def test_an_edited_row_is_found_by_its_hash(packed):
     assert len(changed) == loaded.requested - 1  # the last one had failed
 
 
-def test_a_row_without_its_hash_is_not_used_where_others_have_one(packed):
+def test_row_without_a_hash_is_excluded_if_others_have_one(packed):
     rows = pyarrow.parquet.read_table(packed).to_pylist()
     for row in rows:
         row["content_sha256"] = None
@@ -362,7 +362,7 @@ def test_a_row_without_its_hash_is_not_used_where_others_have_one(packed):
     assert load_runs(packed).used == 0
 
 
-def test_files_from_before_hashes_are_read_as_before(packed, tmp_path):
+def test_files_without_hashes_are_read(packed, tmp_path):
     old = tmp_path / "old.parquet"
     rows = pyarrow.parquet.read_table(packed).to_pylist()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), old)
@@ -375,7 +375,7 @@ def test_published_files_are_used_whole(name):
     assert loaded.used == loaded.requested > 0
 
 
-def test_runs_that_are_not_used_stay_so_when_they_are_packed_again(packed, tmp_path):
+def test_excluded_runs_stay_excluded_when_packed_again(packed, tmp_path):
     edit(packed, lambda row: set_return(row, math.nan), OLD)
     again = tmp_path / "again.parquet"
     assert main(["study", "pack", str(packed), "--output", str(again)]) == 0

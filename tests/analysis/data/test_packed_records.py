@@ -123,7 +123,7 @@ def reasons(*runs):
     return [getattr(item, "reason", "") for item in exclude_copies_and_short_runs(runs)]
 
 
-def test_a_run_is_short_if_another_went_on_for_an_evaluation():
+def test_run_is_short_if_another_has_one_more_evaluation():
     first, second = make_run("a", [100, 200]), make_run("b", [100, 200, 300])
     short = "too short: last evaluation at step 200; another run reached 300"
     assert reasons(first, second) == [short, ""]
@@ -278,7 +278,7 @@ def test_only_runs_of_other_tools_are_compared_with_each_other():
     assert found[3].reason == "same evaluations as b, which is used"
 
 
-def test_the_text_of_a_record_is_that_of_the_file_if_it_can_be_read(tmp_path):
+def test_record_text_is_that_of_a_readable_file(tmp_path):
     run = make_run(str(tmp_path), [100])
     assert packed.read_record_text(run) is None
     (tmp_path / "run.json").write_text("{}")

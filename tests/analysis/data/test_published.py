@@ -57,7 +57,7 @@ def test_the_thesis_tables_are_whole():
         (("sac", "InvertedDoublePendulum", "original", "torchrl"), (7492.8, 3268.3)),
     ],
 )
-def test_cells_stand_where_the_thesis_has_them(key, value):
+def test_cells_are_at_the_positions_of_the_thesis(key, value):
     assert cell(*key) == value
 
 
@@ -104,7 +104,7 @@ def test_every_row_has_a_source_and_makes_sense(name):
         assert row.steps > 0 or row.algorithm in ("random", "do_nothing")
 
 
-def test_every_cell_of_the_thesis_has_a_published_score_to_take_the_margin_from():
+def test_every_cell_of_the_thesis_has_a_reference_score():
     for row in iterate_some(thesis()):
         found = get_reference_score(row.algorithm, f"{row.env}-v4")
         assert found is not None
@@ -222,7 +222,7 @@ def test_damaged_table_is_one_message(copied, change, message):
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1e999", "9" * 5000, "=1+1"])
 @pytest.mark.filterwarnings("ignore:.*is not the table")
-def test_number_that_is_none_is_named_by_line_and_field(copied, text):
+def test_invalid_number_is_named_by_line_and_field(copied, text):
     file = copied / "cleanrl.csv"
     head, first, *rest = file.read_text().splitlines()
     cells = first.split(",")
@@ -261,7 +261,7 @@ def test_a_table_may_have_four_mebibytes_and_no_more(tmp_path, monkeypatch):
         ("-v1", ("-v1", "")),
     ],
 )
-def test_a_version_is_what_stands_at_the_end_of_a_name(env, parts):
+def test_version_is_the_suffix_of_a_task_name(env, parts):
     assert published.split_version(env) == parts
 
 
@@ -280,7 +280,7 @@ def test_policies_without_training_are_found_by_version_or_else_by_task(table, f
     assert find("Unknown-v1") is None
 
 
-def test_the_best_score_is_of_any_table_and_the_top_is_published_or_solved():
+def test_best_score_is_of_any_table_and_top_score_published_or_solved():
     rows = [row for name in list_tables() for row in read_table(name)]
     best = max(row.mean for row in rows if (row.algorithm, row.env) == ("td3", "Reacher"))
     assert published.get_best_published_score("td3", "Reacher-v5") == best
@@ -351,7 +351,7 @@ def test_a_row_that_cannot_be_used_is_named_with_what_is_wrong(tmp_path, monkeyp
     assert str(raised.value) == message
 
 
-def test_a_table_that_is_not_there_is_one_message(tmp_path, monkeypatch):
+def test_missing_table_is_one_message(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "FOLDER", tmp_path)
     with pytest.raises(published.PublishedTableError, match=r"gone\.csv cannot be read: "):
         published.read_csv_rows("gone")

@@ -29,7 +29,7 @@ def make_folder(framework, seed, cell=CELL, **changes):
     return ExcludedRun(RunId(cell, framework, seed), path, "running", **changes)
 
 
-def test_folders_are_counted_by_what_became_of_them():
+def test_folders_are_counted_by_outcome():
     used = make_curve_run(OTHER, "sb3", 0, [100], [3.0])
     gone = make_folder("sb3", 1), make_folder("sb3", 2, completed=True), make_folder("sb3", None)
     loaded = LoadedRuns(Path(), (used,), gone)

@@ -81,7 +81,7 @@ def test_absurd_values_are_refused_in_one_message(tmp_path, attack):
     ],
     ids=range(12),
 )
-def test_other_files_are_refused_in_one_message(tmp_path, text):
+def test_files_of_another_format_are_refused_in_one_message(tmp_path, text):
     (tmp_path / "grid.yaml").write_text(text)
     with pytest.raises(UnusableError) as refused:
         read_grid(tmp_path / "grid.yaml")
@@ -92,7 +92,7 @@ def test_a_grid_is_read(tmp_path):
     assert {run.seed for run in read_grid(write_grid(tmp_path / "grid.yaml")).runs} == {0, 1, 2}
 
 
-def test_commands_train_what_was_found_and_no_more(tmp_path):
+def test_commands_train_the_given_runs_only(tmp_path):
     grid = read_grid(write_grid(tmp_path / "few.yaml", env="A-v1,B-v1", framework="sb3,cleanrl"))
     assert len(grid.runs) == 12
     head = "parallax train -m study=few"

@@ -83,7 +83,7 @@ def test_constant_returns_have_a_return_axis(results, make_run, score):
     draw_learning_curves([panel], "t")
 
 
-def test_a_framework_keeps_its_look_whoever_else_is_there():
+def test_framework_style_does_not_depend_on_other_frameworks():
     every = get_framework_styles(["zed", "torchrl", "sb3", "cleanrl", "another"])
     assert get_framework_styles(["torchrl"])["torchrl"] == every["torchrl"]
     assert len({look.color for look in every.values()}) == 5
@@ -152,7 +152,7 @@ def test_every_row_names_its_axis_even_where_the_first_panel_is_missing(results,
     assert [axis.get_ylabel() for axis in figure.axes] == ["mean return", "", "", "mean return"]
 
 
-def test_no_algorithm_looks_like_a_framework():
+def test_no_algorithm_has_the_style_of_a_framework():
     frameworks = get_framework_styles(["cleanrl", "sb3", "torchrl", "tianshou", "skrl"])
     algorithms = get_algorithm_styles(["ppo", "td3", "sac"])
     colors = [matplotlib.colors.to_hex(look.color) for look in frameworks.values()]

@@ -56,7 +56,7 @@ def test_every_seed_has_a_dot_at_its_score():
     assert frame.low < 1 < 6 < frame.high
 
 
-def test_an_arrow_stands_only_where_an_interval_leaves_the_frame():
+def test_arrows_mark_only_intervals_that_leave_the_frame():
     wide = line([1.0, 2.0])  # t with one degree of freedom: 1.5 +- 6.4
     assert arrows(drawn(wide, usual=2)[0]) == ["left", "right"]
     half = dataclasses.replace(wide, final=dataclasses.replace(wide.final, high=2.1))
@@ -74,7 +74,7 @@ def test_failed_trainings_have_a_cross_and_a_framework_without_runs_a_number():
     assert "Crosses" in describe_failed_runs([some]) and not describe_failed_runs([line([1.0])])
 
 
-def test_numbers_of_runs_stand_beside_all_intervals():
+def test_numbers_of_runs_are_next_to_all_intervals():
     axis, frame = drawn(line([1.0, 2.0, 3.0]), line([1.0, 3.0], "cleanrl", (2, 3)))
     (text,) = axis.texts
     assert text.get_text() == "2/3"
@@ -83,7 +83,7 @@ def test_numbers_of_runs_stand_beside_all_intervals():
     assert max(max(one.get_xdata()) for one in axis.lines) <= frame.high
 
 
-def test_intervals_end_where_no_return_can_be_unless_one_was_there(material):
+def test_intervals_are_cut_at_the_range_of_possible_returns(material):
     key = next(k for k in material.groups if material.groups[k].n > 2)
     cell, name = key
     low, high = -math.inf, float(material.groups[key].scores.max())
@@ -132,7 +132,7 @@ def test_profiles_are_cut_to_where_they_fall(material):
     assert find_threshold_range([flat]) == (thresholds[0], thresholds[-1])
 
 
-def test_lower_is_better_stands_at_the_gap(material):
+def test_optimality_gap_is_labeled_lower_is_better(material):
     figure = families.make_family_figure_specs(material, ["aggregates"])["aggregates"][0].draw()
     titles = [axis.get_title() for axis in figure.axes]
     assert [title for title in titles if "lower is better" in title] == [

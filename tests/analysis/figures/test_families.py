@@ -163,7 +163,7 @@ def test_several_processes_give_the_same_bytes_as_one(material):
 
 
 @pytest.mark.parametrize("name", families.list_family_names())
-def test_figures_look_as_they_did(material, name):
+def test_figures_match_their_baselines(material, name):
     sheet = sheets_of(material, name)[0]
     drawn = render_figure(sheet, ["png"], BASELINE_DPI)["png"]
     path = BASELINES / f"{sheet.name}.png"
@@ -244,9 +244,7 @@ def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, ma
     assert there == here
 
 
-def test_sample_efficiency_is_told_at_the_evaluations_that_all_runs_of_a_framework_share(
-    results, make_run
-):
+def test_sample_efficiency_uses_evaluations_common_to_the_runs_of_a_framework(results, make_run):
     for env, seed in itertools.product(("Hopper-v4", "Walker2d-v4"), range(2)):
         for framework in ("sb3", "cleanrl", "torchrl"):
             make_run(env=env, framework=framework, seed=seed, score=1000)

@@ -18,7 +18,7 @@ def titles(material, text):
     return [title for title, *_ in sheet.draw_content.args[0].panels]
 
 
-def test_panels_come_as_they_were_asked_for(material):
+def test_panels_are_in_the_requested_order(material):
     requested = "fig 7=Walker2d-v4:td3:cleanrl, Hopper-v4:td3:original"
     sheet = make_panel_choice_figure_spec(material, parse_panel_choice(requested))
     assert sheet.name == "fig-7"
@@ -41,7 +41,7 @@ def test_all_algorithms_make_a_panel_per_framework(material):
     assert "wrappers" not in sheet.caption  # side experiments stand apart
 
 
-def test_one_setting_is_not_drawn_as_the_most_different(material):
+def test_single_setting_has_no_most_different_figure(material):
     """The figures of curves and of scores show the same numbers."""
     part = next(part for part in material.parts if len(select_most_different(list(part.pairs))) > 1)
     assert _make_algorithm_figure_spec(material, part) is not None
@@ -49,7 +49,7 @@ def test_one_setting_is_not_drawn_as_the_most_different(material):
     assert _make_algorithm_figure_spec(material, dataclasses.replace(part, pairs=one)) is None
 
 
-def test_own_defaults_are_each_framework_s(material):
+def test_library_defaults_are_those_of_each_framework(material):
     sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:own"))
     assert {cell.hps for cell in sheet.cells} == {"cleanrl", "sb3", "torchrl"}
 
@@ -63,19 +63,19 @@ def test_own_defaults_are_each_framework_s(material):
         ("Hopper-v4:ppo:sb3,Hopper-v4:all:sb3", "do not go into one figure"),
     ],
 )
-def test_what_cannot_be_read_is_said(text, words):
+def test_malformed_panel_choices_are_refused(text, words):
     with pytest.raises(UnknownPanelError, match=words):
         parse_panel_choice(text)
 
 
 @pytest.mark.parametrize("requested", ["Hoper-v4:ppo:sb3", "Hoper-v4:all:sb3"])
-def test_what_was_not_run_is_answered_with_the_closest(material, requested):
+def test_unknown_panel_error_names_the_closest_one(material, requested):
     with pytest.raises(UnknownPanelError, match=requested.replace("Hoper", "Hopper")):
         make_panel_choice_figure_spec(material, parse_panel_choice(requested))
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_the_command_draws_them_and_nothing_else(results, make_run, capsys, tmp_path):
+def test_command_draws_the_requested_panels_only(results, make_run, capsys, tmp_path):
     for framework in ("sb3", "cleanrl"):
         make_run(framework=framework)
     words = ["study", "figures", str(results), "--output", str(tmp_path / "out"), "--jobs", "1"]

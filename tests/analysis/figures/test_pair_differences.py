@@ -73,7 +73,7 @@ def test_a_single_pair_stands_in_one_panel_with_its_tasks(results, make_run):
     assert len(grid.panels) == 1
 
 
-def test_settings_that_were_not_run_have_no_panel_and_each_line_names_its_rows(results, make_run):
+def test_settings_without_runs_have_no_panel_and_lines_name_rows(results, make_run):
     for env, hps in (("Hopper-v4", "own"), ("Walker2d-v4", "original"), ("Walker2d-v4", "own")):
         for seed, name in itertools.product(range(3), ("sb3", "skrl", "sbx")):
             recipe = name if hps == "own" else hps
@@ -112,7 +112,7 @@ def test_failed_trainings_have_crosses_also_without_a_complete_run(results, make
     assert sum(one.get_marker() == "x" for one in axes.lines) == 3
 
 
-def test_the_axis_reaches_over_all_means_but_not_without_end():
+def test_axis_covers_all_means_up_to_a_limit():
     def row(value):
         return PairDifference("a", value, math.nan, math.nan, "inconclusive", True)
 
@@ -134,7 +134,7 @@ def test_marks_are_policies_without_training_and_the_papers_score(results, make_
 
 
 @pytest.mark.parametrize("along", ["x", "y"])
-def test_far_marks_are_named_at_the_edge_and_do_not_widen_an_axis(along):
+def test_distant_marks_are_labeled_at_the_edge_without_widening_the_axis(along):
     marks = [ScoreMark(RANDOM, 0.5), ScoreMark(PUBLISHED, 9000.0), ScoreMark(DO_NOTHING, -700.0)]
     assert find_near_marks(marks, (0.0, 1.0)) == (marks[0],)
     axis = Figure().subplots()

@@ -41,7 +41,7 @@ RETURNS = [[0, 95, 95], [0, 50, 60], [95, 0, 95]]
 @pytest.mark.parametrize(
     ("failed", "steps", "shares"), [(0, [100, 200], [1 / 3, 2 / 3]), (1, [100, 200], [0.25, 0.5])]
 )
-def test_runs_that_never_get_there_count(failed, steps, shares):
+def test_runs_that_never_reach_the_threshold_count(failed, steps, shares):
     groups = [make_group(level, RETURNS, failed) for level in ("exact", "lockstep")]
     spread = list_level_spreads(groups, OPTIONS)[0]
     curve = estimate_survival(collect_reaching_times(spread.groups["sb3"], spread))
@@ -60,7 +60,7 @@ def test_a_level_without_runs_has_no_panel():
     assert list(line.get_ydata()) == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])
 
 
-def test_levels_have_curves_of_complete_runs_beside_those_with_failed_ones():
+def test_levels_have_curves_with_and_without_failed_runs():
     groups = [make_group(level, RETURNS, failed=1) for level in ("exact", "lockstep")]
     results = LevelResults(list_level_spreads(groups, OPTIONS), None, None, "return")
     _, exact, _ = draw_reached_figure(results).axes

@@ -104,7 +104,7 @@ def plan(results, *arguments):
     return (results / "analysis" / "plan.sh").read_text()
 
 
-def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
+def test_sweep_has_exactly_the_missing_seeds(results, capsys):
     write_runs(results)
     verdicts = judge_runs(load_runs(results), VerdictOptions()).consistency
     open_pairs = [item for item in verdicts if item.verdict == "inconclusive"]
@@ -124,7 +124,7 @@ def test_the_sweep_is_exactly_the_seeds_that_lack(results, capsys):
     assert "over the 80% ranges below, with at most 100 seeds" in output
 
 
-def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
+def test_planned_runs_have_the_folder_of_existing_settings(results):
     write_runs(
         results,
         frameworks=("sb3", "cleanrl"),
@@ -145,7 +145,7 @@ def test_planned_runs_lie_beside_those_that_are_there_whatever_was_set(results):
         assert not spec.folder(place).exists()
 
 
-def test_runs_begun_before_are_planned_again_and_counted(results, capsys):
+def test_incomplete_runs_are_planned_again_and_counted(results, capsys):
     write_runs(results)
     folder = next(results.rglob("cleanrl/*/seed=3"))
     record = json.loads((folder / "run.json").read_text())
@@ -168,7 +168,7 @@ def test_a_framework_without_any_complete_run_gets_as_many_as_the_others(results
     assert "Cost of 5 runs unknown" in capsys.readouterr().out
 
 
-def test_pairs_that_need_too_many_seeds_are_counted_and_left(results, capsys):
+def test_pairs_that_need_too_many_seeds_are_counted_and_not_planned(results, capsys):
     write_runs(results)
     assert planned_specs(plan(results, "--max-seeds", "100"))
     assert planned_specs(plan(results, "--max-seeds", "5")) == []
@@ -202,7 +202,7 @@ def test_tasks_and_recipes_are_merged_into_few_commands(results):
     assert sorted(products) == sorted(wanted)
 
 
-def test_the_script_passes_its_words_on_and_goes_on_after_a_failure(results, tmp_path):
+def test_script_passes_arguments_and_continues_after_a_failure(results, tmp_path):
     write_runs(results)
     script = results / "analysis" / "plan.sh"
     plan(results, "--max-seeds", "100")
@@ -283,7 +283,7 @@ def test_a_setting_without_any_complete_run_breaks_nothing(results, capsys):
         assert {spec.env for spec, _ in found} == {"InvertedPendulum-v4"}
 
 
-def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, make_run, capsys):
+def test_plan_states_uncertainty_and_variants_and_plans_rankings(results, make_run, capsys):
     rng = np.random.default_rng(0)
     for framework, algorithm in itertools.product(("sb3", "cleanrl"), ("ppo", "td3")):
         for seed in range(5):
@@ -304,14 +304,14 @@ def test_a_plan_says_how_sure_it_is_names_variants_and_plans_rankings(results, m
     assert "Holm's correction" in said
 
 
-def test_no_need_is_so_small_that_no_permutation_test_could_tell():
+def test_estimated_seeds_suffice_for_a_significant_permutation_test():
     one = np.array([1.0])
     needed = effects.estimate_seeds_needed(100 * one, (one, one), 0.05 * one, 0.01 * one)
     assert needed == 4
     assert 2 / math.comb(8, 4) < 0.05 < 2 / math.comb(6, 3)
 
 
-def test_the_range_of_a_need_holds_the_truth_in_most_cases():
+def test_range_of_seeds_needed_covers_the_true_number():
     rng, inside = np.random.default_rng(0), 0
     one = np.ones(1)
     true = float(effects.estimate_seeds_needed(2 * one, (one, one), 0.05 * one, 0.01 * one)[0])
@@ -353,7 +353,7 @@ def test_an_own_script_that_was_edited_is_not_trained_and_named(tmp_path, state)
     assert (sentence in done.stderr) == (state != "same")
 
 
-def test_rankings_of_runs_that_cannot_be_repeated_are_not_planned_for(results, make_run, capsys):
+def test_rankings_of_runs_that_cannot_be_repeated_are_not_planned(results, make_run, capsys):
     rng = np.random.default_rng(0)
     for framework, algorithm in itertools.product(("sb3", "cleanrl"), ("ppo", "td3")):
         for seed in range(5):

@@ -35,7 +35,7 @@ def need_of(monkeypatch, one):
 
 
 @pytest.mark.parametrize(("gap", "sd"), [(0.25, 0.2), (0.0, 0.05)])
-def test_the_estimated_seeds_decide_as_often_as_they_promise(monkeypatch, gap, sd):
+def test_estimated_seeds_reach_the_stated_power(monkeypatch, gap, sd):
     # Measured at a size that makes the measured values nearly the true ones.
     needed = int(need_of(monkeypatch, sample(gap, sd, 400)).needed)
     words = [
@@ -52,7 +52,7 @@ def test_the_estimated_seeds_decide_as_often_as_they_promise(monkeypatch, gap, s
         assert sum(word != "inconclusive" for word in fewer) < decided
 
 
-def test_a_pilot_of_five_gives_a_range_and_more_seeds_a_narrower_one(monkeypatch):
+def test_range_of_seeds_needed_narrows_with_more_pilot_seeds(monkeypatch):
     few, many = (need_of(monkeypatch, sample(0.12, 0.2, n, seed=2)) for n in (5, 100))
     assert few.low < few.high
     assert few.high / few.low > many.high / many.low

@@ -58,7 +58,7 @@ def make_reports(
     return make_ablation_reports("a.parquet", loaded, options or VerdictOptions(), study or loaded)
 
 
-def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
+def test_page_lists_effects_with_share_interval_and_pairs(published):
     text = (published / "README.md").read_text()
     rows = list(csv.DictReader((published / "tables/causes.csv").open()))
     (both,) = [row for row in rows if "+" in row["intervention"]]
@@ -76,7 +76,7 @@ def test_effects_stand_on_the_page_with_share_interval_and_pairs(published):
     assert "--ablation clipping.parquet" in text and "10 of them in the study too" in text
 
 
-def test_the_whole_page_tells_the_same_with_the_figure(published):
+def test_report_page_has_the_same_findings_and_the_figure(published):
     text = (published / "report.html").read_text()
     assert "[report.html](report.html)" in (published / "README.md").read_text()
     answers, _, rest = text.partition('<section id="study">')
@@ -110,7 +110,7 @@ def test_a_change_that_closes_two_gaps_is_one_sentence(target):
             assert text.count(words) == 2 and "CleanRL" in text and "TorchRL" in text
 
 
-def test_a_framework_that_is_ahead_loses_its_lead(target):
+def test_change_that_removes_a_lead_is_described(target):
     (one,) = make_reports(target)
     (gap,), effect = one.item.gaps, one.item.effects[0]
     ahead = dataclasses.replace(gap, result=dataclasses.replace(gap.result, difference=-1.0))
@@ -120,7 +120,7 @@ def test_a_framework_that_is_ahead_loses_its_lead(target):
         assert f"of its {'gap to' if words == 'closes' else 'lead over'} CleanRL" in text
 
 
-def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
+def test_inconclusive_or_opposite_effects_are_no_cause(target):
     (one,) = make_reports(target)
     assert len(one.changes) == 6
     most, alone = (change for _, change in find_explanations([one]))  # of all, and of one thing
@@ -140,7 +140,7 @@ def test_an_inconclusive_or_opposite_effect_is_no_cause(target):
     assert away[0].item.effects[0].verdict == "changes" and find_explanations(away) == ()
 
 
-def test_settings_that_the_study_lacks_are_told_and_are_not_at_its_top(target):
+def test_settings_without_study_runs_are_named_and_not_headline_findings(target):
     (one,) = make_reports(target, load_runs(DOCS / "clipping.parquet"))
     assert not one.in_study and find_explanations([one]) == ()
     assert "The study has no runs in this setting." in render([make_ablation_section([one])])
@@ -153,7 +153,7 @@ def test_a_share_by_fewer_seeds_says_so(target):
     assert one.changes[0].shares[0].endswith("4 pairs") and "10 pairs" in one.changes[0].runs
 
 
-def test_what_a_change_is_comes_from_its_own_runs(target):
+def test_description_of_a_change_comes_from_its_runs(target):
     def renamed(run):
         record = json.loads(run.record)
         for change in record.get("interventions", {}).values():

@@ -90,7 +90,7 @@ def test_without_lockstep_code_is_not_separated():
         ([make_spread("defaults", shift=0.0), make_spread("exact", shift=0.0)], "Inconclusive"),
     ],
 )
-def test_an_answer_that_is_not_there_says_why(spreads, words):
+def test_missing_answer_states_the_reason(spreads, words):
     assert words in describe_shares(make_results(spreads))
 
 
@@ -116,7 +116,7 @@ def test_a_spread_that_is_larger_at_equal_updates_is_named(shift, words):
 
 
 @pytest.mark.parametrize(("last", "rising"), [(60.0, True), (0.0, False)])
-def test_curves_that_still_rise_at_the_end_are_named(last, rising):
+def test_curves_still_rising_at_the_end_are_named(last, rising):
     spreads = [make_spread(level) for level in LEVELS]
     cell, steps = spreads[1].cell, np.arange(1, 7)
     runs = [
@@ -183,7 +183,7 @@ def test_a_crossed_design_says_how_far_the_rest_depends_on_the_recipe(names):
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
-def test_what_is_missing_is_said_and_not_drawn():
+def test_missing_levels_are_named_and_not_drawn():
     some = make_spread("defaults", frameworks=2)
     results = make_results([some, make_spread("exact")])
     assert "2 of 4" in describe_spread(some, 4)

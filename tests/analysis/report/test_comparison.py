@@ -68,7 +68,7 @@ def test_numbers_have_four_digits_and_no_exponent(value, text):
     assert format_number(value) == text
 
 
-def test_commas_inside_a_value_do_not_part_a_variant():
+def test_commas_in_a_value_do_not_split_a_variant():
     parts = ["steps=1", "alignment=exact", "hidden_sizes=[64,64]"]
     assert split_variant(",".join(parts)) == parts
 
@@ -142,7 +142,7 @@ def test_csv_lists_last_steps_that_differ_between_seeds(results, make_run):
     assert "18432;20480" in render(results, "csv")
 
 
-def test_markdown_columns_stay_apart_whatever_names_hold(results, make_run):
+def test_markdown_columns_are_separated_despite_special_characters(results, make_run):
     make_run(env="a|b", failure="x|y", status="failed")
     make_run(env="a|b", seed=1)
     table = [line for line in render(results, "markdown").splitlines() if line.startswith("|")]
@@ -193,7 +193,7 @@ def test_a_failed_run_counts_in_the_setting_of_its_level(results, make_run):
     }
 
 
-def test_the_endpoint_of_the_study_is_compared_with_final_returns_beside_it(results, make_run):
+def test_comparison_uses_the_studys_endpoint_and_shows_final_returns(results, make_run):
     for seed in range(3):
         returns = [[0.0, 0.0], [8.0, 8.0], [10.0 + seed, 10.0 + seed]]
         make_run(seed=seed, timesteps=[5, 10, 15], scheduled=15, returns=returns, endpoint="auc")

@@ -44,7 +44,7 @@ def test_every_unused_folder_counts_as_requested_only(results, make_run):
     assert (score.group.requested, score.group.completed, score.group.n) == (3, 1, 1)
 
 
-def test_a_framework_without_a_used_run_is_still_there(results, make_run):
+def test_framework_without_a_used_run_is_listed(results, make_run):
     make_run(framework="sb3")
     make_run(framework="cleanrl", status="running")
     (row,) = compared(results)
@@ -63,7 +63,7 @@ def test_runs_are_pooled_only_within_one_setting(results, make_run, name):
     assert len(compared(results)) == 2
 
 
-def test_the_pair_furthest_apart_is_found_with_a_positive_difference():
+def test_largest_difference_is_found_with_a_positive_sign():
     finals = {
         "a": np.array([1.0, 3.0]),
         "b": np.array([9.0, 11.0]),
@@ -77,7 +77,7 @@ def test_the_pair_furthest_apart_is_found_with_a_positive_difference():
     assert pair.difference.low < 8 < pair.difference.high
 
 
-def test_one_framework_has_nothing_to_be_apart_from():
+def test_one_framework_has_no_largest_difference():
     assert find_largest_difference({"a": np.array([1.0])}) is None
 
 
@@ -100,7 +100,7 @@ def test_equal_last_steps_need_no_note(results, make_run):
     assert noted(results).numbered_notes == ()
 
 
-def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
+def test_runs_that_differ_in_unnamed_settings_are_noted(results, make_run):
     make_run(seed=0)
     make_run(seed=1, hyperparameters={"gamma": 0.9})
     notes = noted(results)
@@ -112,7 +112,7 @@ def test_runs_whose_settings_differ_unseen_are_noted(results, make_run):
 @pytest.mark.parametrize(
     ("method", "words"), [("t", "huge"), ("thesis", "60.2% at n = 2"), ("bootstrap", "too narrow")]
 )
-def test_two_seeds_are_warned_of(results, make_run, method, words):
+def test_two_seeds_cause_a_warning(results, make_run, method, words):
     make_run(seed=0)
     make_run(seed=1)
     text = " ".join(noted(results, method).general)
@@ -120,7 +120,7 @@ def test_two_seeds_are_warned_of(results, make_run, method, words):
     assert "With n = 2" in text
 
 
-def test_many_seeds_are_not_warned_of(results, make_run):
+def test_many_seeds_cause_no_warning(results, make_run):
     for seed in range(3):
         make_run(seed=seed)
     assert not any("With n = 2" in note for note in noted(results).general)

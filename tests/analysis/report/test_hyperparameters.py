@@ -80,7 +80,7 @@ def test_values_of_a_framework_that_differ_by_seed_are_all_listed():
     assert "1 or 0.5" in tables_of(runs)[1]
 
 
-def test_where_all_is_alike_nothing_is_said_to_be_ones_own():
+def test_equal_hyperparameters_are_not_listed():
     runs = [run("sb3", tau=1.0), run("torchrl", tau=1.0)]
     assert "is the framework and the seed" in words_of(describe_differences, runs, False)
     assert (
@@ -102,7 +102,7 @@ def with_request(one, **values):
     return dataclasses.replace(one, spec={"hyperparameters": values})
 
 
-def test_the_recipe_stands_beside_what_frameworks_have_instead():
+def test_recipe_values_are_listed_next_to_those_of_frameworks():
     recipe = {"tau": 1.0, "interval": 10, "hidden_sizes": [256, 256]}
     runs = [
         with_request(run("sb3", tau=1.0, interval=10000, hidden_sizes=[64, 64]), **recipe),
@@ -115,7 +115,7 @@ def test_the_recipe_stands_beside_what_frameworks_have_instead():
     assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["10", "500", "10000"]
 
 
-def test_a_recipe_that_is_set_whole_or_is_ones_own_needs_no_word():
+def test_complete_or_own_recipe_needs_no_remark():
     assert describe_recipe_coverage([[with_request(run("sb3", tau=1.0), tau=1.0)]]) == ""
     own = with_request(run("zoo", tau=0.5), tau=1.0)  # recipes of frameworks may have other units
     assert (
@@ -135,7 +135,7 @@ def test_different_numbers_of_updates_are_listed_though_hyperparameters_are_equa
     assert words_of(describe_pair_differences, [every], [every]) == ""
 
 
-def test_numbers_of_updates_stand_beside_hyperparameters():
+def test_numbers_of_updates_are_listed_with_hyperparameters():
     runs = [
         counted(run("sb3", 0, tau=1.0), total_gradient_steps=3000, target_updates=1500),
         counted(run("sb3", 1, tau=1.0), total_gradient_steps=3000, target_updates=1499),
@@ -157,7 +157,7 @@ def test_numbers_of_updates_that_a_divergence_may_end_are_bounds():
     assert "gradient steps made, at most" in table
 
 
-def test_own_hyperparameters_differ_on_purpose():
+def test_library_defaults_are_described_as_intended_differences():
     cell = StudyCell("study", "CartPole-v1", "dqn", "defaults", "steps=10,alignment=defaults")
     runs = [
         dataclasses.replace(one, id=dataclasses.replace(one.id, cell=cell))

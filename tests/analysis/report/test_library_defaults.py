@@ -47,7 +47,7 @@ def material(tmp_path_factory, writer):
     return judge_study(load_runs(root), VerdictOptions(ranges=(("Pendulum-v1", -1600.0, 0.0),)))
 
 
-def test_pairs_under_own_defaults_are_judged_apart(material):
+def test_pairs_under_library_defaults_are_judged_separately(material):
     verdicts = material.verdicts
     assert {item.cell.hps for item in verdicts.consistency} == {"original"}
     assert {item.cell.hps for item in verdicts.defaults} == {"library defaults"}
@@ -61,7 +61,7 @@ def test_pairs_under_own_defaults_are_judged_apart(material):
     assert len(make_verdict_tables(verdicts)["defaults.csv"].items) == 3
 
 
-def test_a_section_lists_them_and_who_has_learned(material):
+def test_section_lists_library_defaults_and_frameworks_that_learned(material):
     verdicts = material.verdicts
     (section,) = consistency.make_setting_sections(verdicts, verdicts.main_defaults)
     text = "\n".join(render_blocks(section.blocks))
@@ -77,7 +77,7 @@ def test_a_section_lists_them_and_who_has_learned(material):
     assert "2 of 3" in row
 
 
-def test_what_has_not_learned_is_said_beside_a_pair(material):
+def test_pair_remark_names_frameworks_that_have_not_learned(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
     assert learning.remark_on_pair(pair, verdicts.learning).endswith(
@@ -92,7 +92,7 @@ def test_what_has_not_learned_is_said_beside_a_pair(material):
     assert learning.remark_on_pair(own["sb3", "torchrl"], verdicts.learning) == ""
 
 
-def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, writer):
+def test_runs_shared_by_library_defaults_and_a_recipe_are_counted(tmp_path, writer):
     for seed in range(3):
         for hps, score in (("original", 5.0 + seed), ("sb3", 5.0 + seed % 2)):
             writer(tmp_path, score=score, hps=hps, seed=seed)
@@ -103,7 +103,7 @@ def test_runs_that_own_defaults_share_with_another_recipe_are_counted(tmp_path, 
     assert describe_equal_runs(load_runs(tmp_path / "missing")) == ""
 
 
-def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
+def test_library_defaults_have_one_column_and_a_separate_figure(material):
     cells = {cell for cell, _ in material.curves}
     assert list_shared_recipes(material, cells) == ("original", "library defaults")
     own = to_library_defaults_cell(
@@ -118,7 +118,7 @@ def test_figures_have_them_in_one_column_and_a_figure_of_their_own(material):
     assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
 
 
-def test_the_report_has_them_in_a_table_of_their_own(material):
+def test_report_has_a_separate_table_of_library_defaults(material):
     verdicts = material.verdicts
     assert len(make_defaults_table(verdicts).items) == 3
     assert len(make_consistency_table(verdicts).items) == 1
@@ -138,7 +138,7 @@ def test_the_report_has_them_in_a_table_of_their_own(material):
         ((-200.0,), "Not tested:\n\n- SB3 (-200.0), n = 1."),
     ],
 )
-def test_who_is_worse_than_random_or_cannot_be_tested_is_listed_apart(
+def test_worse_than_random_and_untestable_frameworks_are_listed_separately(
     scores, words, tmp_path, writer
 ):
     for seed, score in enumerate(scores):

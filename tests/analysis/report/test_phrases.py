@@ -31,7 +31,7 @@ def test_every_statement_names_the_groups_behind_it(answers):
             assert statement.groups, statement.text
 
 
-def test_planted_differences_stand_in_words(answers):
+def test_planted_differences_are_described(answers):
     answer = answer_consistency(answers)
     counts = [item.verdict for item in answers.consistency if item.cell in answers.main_cells]
     assert len(counts) < len(answers.consistency)
@@ -42,7 +42,7 @@ def test_planted_differences_stand_in_words(answers):
     assert texts.count("Walker2d-v4, SAC") == 1  # one cause, one finding
 
 
-def test_questions_without_data_are_answered_so(results, make_run):
+def test_questions_without_data_are_answered_with_the_reason(results, make_run):
     make_run(env="Nowhere-v0")
     answers = judge_runs(load_runs(results), VerdictOptions())
     assert "No run can be compared with" in answer_reproduction(answers).headline.text
@@ -50,7 +50,7 @@ def test_questions_without_data_are_answered_so(results, make_run):
     assert "No two frameworks" in answer_ranking(answers).headline.text
 
 
-def test_what_was_run_counts_requested_completed_and_used(results, make_run):
+def test_grid_counts_requested_completed_and_used_runs(results, make_run):
     make_run(seed=0)
     make_run(seed=1)
     make_run(seed=3, status="failed")
@@ -62,7 +62,7 @@ def test_what_was_run_counts_requested_completed_and_used(results, make_run):
     assert part["evaluations (episodes)"] == "12 (4)"
 
 
-def test_provenance_counts_runs_and_survives_their_absence(results, make_run):
+def test_provenance_counts_runs_and_handles_missing_records(results, make_run):
     folder = make_run(seed=0)
     text = (folder / "run.json").read_text()
     recorded = '"provenance": {"packages": {"torch": "2.13.0"}, "python": "3.11.7"}'
@@ -161,7 +161,7 @@ def test_pooled_and_paired_answers_have_sizes_and_rest_on_runs(results, make_run
     assert "verdicts' intervals of the same gaps are Welch's" in seeds.headline.text
 
 
-def test_nothing_to_pool_or_to_pair_is_said(results, make_run):
+def test_missing_pools_and_pairs_are_named(results, make_run):
     make_run()
     answers = judge_runs(load_runs(results), VerdictOptions())
     assert "No two frameworks share 4 tasks" in answer_pooled(answers).headline.text

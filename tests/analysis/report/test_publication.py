@@ -92,7 +92,7 @@ SITES = [
 
 
 @pytest.mark.parametrize("folder", SITES, ids=lambda path: path.name if path else "")
-def test_texts_are_what_the_file_makes(folder, site, monkeypatch):
+def test_published_texts_are_those_generated_from_the_file(folder, site, monkeypatch):
     root = ROOT if folder else site
     folder = folder or site / "docs/mine"
     monkeypatch.chdir(root)
@@ -116,7 +116,7 @@ def test_no_published_page_names_a_folder_of_the_machine():
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_places_on_a_machine_are_not_published(site, tmp_path):
+def test_paths_of_the_machine_are_not_published(site, tmp_path):
     packed, source = tmp_path / "packed.parquet", site / "docs/mine/mine.parquet"
     rows = pyarrow.parquet.read_table(source).to_pylist()
     record = {
@@ -149,7 +149,7 @@ def test_places_on_a_machine_are_not_published(site, tmp_path):
     assert (tmp_path / "to/packed.parquet").read_bytes() == published
 
 
-def test_scores_are_means_of_the_file(site):
+def test_published_scores_are_means_of_the_file(site):
     rows = pyarrow.parquet.read_table(site / "docs/mine/mine.parquet").to_pylist()
     found = {
         (f"scores_{algorithm}", row["framework"]): float(row["Hopper-v5 mean"])
@@ -189,7 +189,7 @@ def test_findings_follow_the_rule_and_have_n_and_interval(site, page):
     assert all(finding in readme for finding in findings)
 
 
-def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(site, page):
+def test_pairs_have_rows_with_intervals_and_algorithms_have_counts(site, page):
     pairs = table(site, "consistency")
     rows = re.findall(r"^\| \w+ - \w+ .*$", page, re.M)
     found = {tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows}
@@ -203,7 +203,7 @@ def test_every_pair_has_a_row_with_its_interval_and_every_algorithm_its_count(si
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch):
+def test_means_of_equal_runs_are_labeled(site, page, tmp_path, writer, monkeypatch):
     assert "of equal runs" not in page
     monkeypatch.chdir(tmp_path)
     for seed in range(2):
@@ -213,7 +213,7 @@ def test_means_of_equal_runs_are_told(site, page, tmp_path, writer, monkeypatch)
     assert "1 mean of equal runs, such as those" in (tmp_path / "to/README.md").read_text()
 
 
-def test_a_part_is_called_a_part(site, page):
+def test_partial_study_is_labeled_as_partial(site, page):
     found = "**This is a part of the study:** 24 of the 52 runs that `grid.yaml` plans"
     assert "24 runs requested, 23 completed, 23 used" in page and found in page
     assert found in (site / "README.md").read_text()
@@ -228,13 +228,13 @@ def test_a_part_is_called_a_part(site, page):
     assert "parallax train -m study=grid algorithm=ppo,td3 env=Hopper-v5 hps=original\n" in page
 
 
-def test_no_word_says_why(site, page):
+def test_findings_state_no_causes(site, page):
     causal = r"\b(because|causes?|caused|due to|owing to|leads? to|thanks to|explains?|effect of)\b"
     for text in (page, (site / "README.md").read_text()):
         assert not re.search(causal, text, re.I)
 
 
-def test_ranking_and_published_numbers_are_told(page):
+def test_page_has_the_ranking_and_published_numbers(page):
     ranking = page.partition("## Does the ranking")[2].partition("\n## ")[0]
     assert "does not hold" in ranking and "n = 3 to 4" in ranking
     assert re.search(r"\| TorchRL .*\*\*[\d.]+ \\\[", ranking)
@@ -242,12 +242,12 @@ def test_ranking_and_published_numbers_are_told(page):
     assert "Nothing comparable is published" in published
 
 
-def test_no_figure_shows_what_there_is_no_ground_for(page):
+def test_figures_without_sufficient_data_are_omitted(page):
     shown = set(re.findall(r"figures/([a-z]+)", page))
     assert shown == {"overview", "verdicts", "intervals", "consistency", "ranks"}
 
 
-def test_only_what_stands_between_the_marks_is_written(site):
+def test_only_text_between_the_marks_is_replaced(site):
     readme = (site / "README.md").read_text().replace("\\", "")
     assert readme.startswith(f"# Mine\n\n{SECTION_BEGIN}\n## Mine\n")
     assert readme.endswith(f"\n{SECTION_END}\n\n## Behind\n")
@@ -263,7 +263,7 @@ def test_a_readme_without_marks_is_refused_before_anything_is_written(site, tmp_
     assert not (tmp_path / "to").exists() and readme.read_text() == "# Mine\n"
 
 
-def test_a_page_of_somebody_else_is_not_written_over(site, tmp_path, capsys):
+def test_foreign_page_is_not_overwritten(site, tmp_path, capsys):
     page = tmp_path / "README.md"
     page.write_text("# Mine\n")
     assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
@@ -297,7 +297,7 @@ def test_numbers_are_cut_to_ten_digits():
     assert round_to_ten_digits(found) == cut
 
 
-def test_commands_make_what_was_made_and_nothing_else():
+def test_commands_train_exactly_the_given_runs():
     grid = read_grid(ROOT / "harness/conf/study/short_runs.yaml")
     assert grid.format_commands(grid.runs) == ("parallax train -m study=short_runs",)
     rng = np.random.default_rng(0)

@@ -36,19 +36,19 @@ def test_the_body_is_no_wider_than_the_screen(shown):
     assert widest <= screen
 
 
-def test_the_browser_has_no_complaint_and_asks_for_nothing_else(shown, report):
+def test_page_has_no_browser_errors_and_no_external_requests(shown, report):
     assert shown.complaints() == []
     assert shown.requests() == [report.as_uri()]
 
 
-def test_something_is_to_be_seen(shown):
+def test_page_is_not_blank(shown):
     pixels = imread(io.BytesIO(shown.screenshot()))[:, :, :3]
     assert pixels.std() > 0.05
     assert shown.evaluate("document.images.length") > 20
     assert shown.evaluate("[...document.images].every((image) => image.naturalWidth > 100)")
 
 
-def test_a_dark_screen_gets_a_dark_page(browser, report):
+def test_page_follows_the_dark_color_scheme(browser, report):
     brightness = []
     for dark in (False, True):
         browser.open(report, 1280, dark=dark)
@@ -64,7 +64,7 @@ CLICK = """[...document.querySelectorAll('#t-consistency th button')].find((butt
     button.textContent === 'difference').click()"""
 
 
-def test_a_click_on_a_heading_sorts_by_number_and_another_turns_it_round(browser, report):
+def test_clicks_on_a_heading_sort_ascending_then_descending(browser, report):
     browser.open(report, 1280)
     browser.evaluate(CLICK)
     values = [float(text) for text in browser.evaluate(COLUMN)]
@@ -78,7 +78,7 @@ def visible(browser, section):
     return browser.evaluate(f"document.querySelectorAll('{section} tbody tr:not([hidden])').length")
 
 
-def test_no_table_is_cut_on_a_desktop_and_answers_lead(browser, report):
+def test_tables_fit_a_desktop_and_answers_come_first(browser, report):
     browser.open(report, 1280)
     folded = "document.querySelectorAll('details.table:not([open])').length"
     assert browser.evaluate(folded) >= 3
@@ -95,7 +95,7 @@ def test_no_table_is_cut_on_a_desktop_and_answers_lead(browser, report):
     assert cut == []
 
 
-def test_a_statement_leads_to_its_rows_and_its_runs(browser, report):
+def test_statements_link_to_their_rows_and_runs(browser, report):
     browser.open(report, 1280)
     every = visible(browser, "#runs"), visible(browser, "#t-consistency")
     finding = "document.querySelector('.answer:nth-of-type(2) ol li')"

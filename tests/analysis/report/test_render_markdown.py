@@ -16,7 +16,7 @@ def plain(source):
     return " ".join(html.unescape(re.sub(r"<[^>]*>|\\\\|\*\*", " ", source)).split())
 
 
-def test_every_answer_of_the_page_is_there(report, text):
+def test_markdown_has_every_answer_of_the_page(report, text):
     page = plain(report.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " "))
     lines = [line for line in text.splitlines() if re.match(r"\*\*|- |\d+\. ", line)]
     assert len(lines) > 20
@@ -25,13 +25,13 @@ def test_every_answer_of_the_page_is_there(report, text):
         assert words in page, words
 
 
-def test_every_figure_is_beside_it_and_shown_once(report, text):
+def test_markdown_shows_every_figure_once(report, text):
     shown = re.findall(r"!\[[^\]]*\]\((figures/[^)]+)\)", text)
     there = {f"figures/{path.name}" for path in (report.parent / "figures").iterdir()}
     assert len(shown) > 5 and sorted(shown) == sorted(there)
 
 
-def test_no_sign_is_taken_for_markup(text):
+def test_special_characters_are_not_interpreted_as_markup(text):
     rows = [line for line in text.splitlines() if line.startswith("|")]
     blocks = re.split(r"\n\n", text)
     tables = [block.splitlines() for block in blocks if block.startswith("|")]

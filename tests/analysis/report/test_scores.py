@@ -53,7 +53,7 @@ def test_rows_are_hyperparameters_then_frameworks_and_columns_are_tasks(study):
     assert ppo.tasks == ("Hopper-v4", "Walker2d-v4")
 
 
-def test_the_best_and_what_is_tied_with_it_are_marked(marked):
+def test_best_score_and_ties_are_marked(marked):
     marks = {framework: cells[0].mark for _, framework, cells in marked.rows}
     assert marks == {"cleanrl": TIED, "sb3": BEST, "torchrl": ""}
 
@@ -64,7 +64,7 @@ def test_equal_means_are_all_best(results, make_run):
     assert [cells[0].mark for *_, cells in table.rows] == [BEST, BEST]
 
 
-def test_what_cannot_be_tested_is_not_called_tied(results, make_run):
+def test_scores_that_cannot_be_tested_are_not_marked_as_tied(results, make_run):
     write_scores(make_run, {"sb3": [5.0], "cleanrl": [4.0]})
     (table,) = tables_of(results)
     assert [cells[0].mark for *_, cells in table.rows] == ["", BEST]
@@ -81,7 +81,7 @@ def test_formats_show_marks_and_one_decimal(marked):
     assert all(rule in latex for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
 
 
-def test_numbers_of_runs_stand_in_the_caption_and_where_they_differ_in_the_cell(results, make_run):
+def test_caption_has_numbers_of_runs_and_cells_have_differing_ones(results, make_run):
     write_scores(make_run, {"sb3": [1.0, 2], "cleanrl": [1.0, 2], "torchrl": [1.0]})
     make_run(framework="torchrl", seed=1, status="failed", **SHORT, returns=[[0.0]])
     (table,) = tables_of(results)
@@ -122,7 +122,7 @@ def test_intervals_that_are_not_symmetric_are_shown_by_their_ends(results, make_
     assert f"4.0 \\[{low:.1f}, {high:.1f}]" in score_table_to_markdown(table)
 
 
-def test_no_name_becomes_a_command(results, make_run):
+def test_names_do_not_become_latex_commands(results, make_run):
     assert escape_latex(r"a_b&50%\x{}~") == r"a\_b\&50\%\textbackslash{}x\{\}\textasciitilde{}"
     make_run(hps="my_hps|*", env="A_B-v4")
     (table,) = tables_of(results)
@@ -147,7 +147,7 @@ def test_equal_inputs_give_equal_tables(study):
     assert first == second
 
 
-def test_failed_trainings_stand_beside_the_mean_of_complete_runs(results, make_run):
+def test_scores_show_failed_runs_with_the_mean_of_complete_runs(results, make_run):
     for seed in range(4):
         make_run(env="Hopper-v4", framework="sb3", seed=seed, score=2000 + seed)
         make_run(env="Hopper-v4", framework="skrl", seed=seed, status="failed")
@@ -171,5 +171,5 @@ def test_failed_trainings_stand_beside_the_mean_of_complete_runs(results, make_r
     assert float(row["Hopper-v4 mean_with_failed"]) == pytest.approx((3 * 2100 + 17.89) / 4)
 
 
-def test_tables_without_failed_trainings_do_not_speak_of_them(marked):
+def test_tables_without_failed_runs_do_not_mention_them(marked):
     assert "failed" not in marked.caption and "failed" not in score_table_to_markdown(marked)

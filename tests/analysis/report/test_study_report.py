@@ -64,7 +64,7 @@ def test_every_run_folder_is_linked_by_a_relative_address(page, report, study):
     assert not any(link.startswith(("/", "file:")) for link in links)
 
 
-def test_films_are_linked_where_they_are(results, make_run):
+def test_existing_videos_are_linked(results, make_run):
     film = make_run() / "best of.mp4"
     film.touch()
     page = make_page_context([], results / "analysis", {})
@@ -81,7 +81,7 @@ def test_the_page_says_what_is_missing_and_why(page):
     assert re.search(r"though another framework has the seed: \d+ settings", text)
 
 
-def test_words_come_before_figures_and_tables(source):
+def test_text_comes_before_figures_and_tables(source):
     places = [source.index(f'id="{name}"') for name in ("answers", "study", "reproduction")]
     assert places == sorted(places)
     assert source.index("<img") > source.index('id="do-frameworks-rank-the-algorithms-alike"')
@@ -99,7 +99,7 @@ def test_a_second_report_is_the_same_to_the_byte(results, make_run, tmp_path, mo
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results, make_run, capsys):
+def test_reproduction_command_has_all_chosen_options(results, make_run, capsys):
     make_run(study="it's")
     words = ["report", str(results), "--interval", "thesis", "--margin", "0.2", "--jobs", "1"]
     assert main(words) == 0
@@ -109,7 +109,7 @@ def test_the_command_that_makes_the_page_again_holds_all_that_was_chosen(results
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_names_from_folders_cannot_change_the_page(results, make_run):
+def test_names_of_folders_are_escaped_on_the_page(results, make_run):
     make_run(env="<script>alert(1)</script>-v0".replace("/", "|"), hps='"><img src=x>')
     assert main(["report", str(results), "--jobs", "1"]) == 0
     found = Page((results / "analysis" / "report.html").read_text())
@@ -124,7 +124,7 @@ def test_a_study_without_a_usable_run_still_gives_a_page(results, make_run):
     assert "Not used: 1 run folder: 1 running" in " ".join(text.split())
 
 
-def test_every_figure_that_rests_on_runs_leads_to_them(source):
+def test_figures_of_runs_link_to_the_runs(source):
     figures = source.split("<figure ")[1:]
     assert len(figures) > 3
     for part in figures:

@@ -123,7 +123,7 @@ def test_equal_scores_improve_by_one_half():
     assert (found.low[0], found.point[0], found.high[0]) == (0.5, 0.5, 0.5)
 
 
-def test_tasks_count_alike_whatever_their_seeds():
+def test_tasks_have_equal_weight_for_any_number_of_seeds():
     """Every statistic is that of the same scores, each task's repeated to one number."""
     uneven = [rng(i).normal(i, 1, n) for i, n in enumerate((2, 3, 12))]
     even = [np.repeat(task, 12 // len(task)) for task in uneven]
@@ -149,7 +149,7 @@ def test_percentiles_leave_half_of_the_rest_on_each_side():
     assert low == pytest.approx([5, 50]) and high == pytest.approx([95, 950])
 
 
-def test_many_values_of_uneven_tasks_are_cut_as_if_repeated():
+def test_trimming_of_uneven_tasks_equals_that_of_repeated_values():
     scores = [rng(i).normal(i, 1, n) for i, n in enumerate((255, 256))]
     flat = np.concatenate([np.repeat(scores[0], 256), np.repeat(scores[1], 255)])
     found = compute_aggregates({"a": scores}, rng(), resamples=5).point[0]

@@ -46,7 +46,7 @@ def test_on_normal_returns_the_table_agrees_with_theory(table, n):
 
 @pytest.mark.parametrize("case", ["skewed", "two-humped"])
 @pytest.mark.parametrize("method", INTERVAL_METHODS)
-def test_the_script_still_gives_what_the_table_says(script, table, case, method):
+def test_script_reproduces_the_table(script, table, case, method):
     share, _ = script.coverage(script.CASES[case], 5, method, 1000, seed=5)
     assert near(share, table[case, 5][method], 1000)
 

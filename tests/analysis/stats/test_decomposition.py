@@ -143,7 +143,7 @@ def test_shares_of_no_variance_are_unknown(between):
     assert np.isnan(dataclasses.astuple(compute_variance_shares(nothing, nothing, nothing))).all()
 
 
-def test_an_interval_of_the_deviation_is_one_of_its_square_cut_at_zero():
+def test_deviation_interval_is_the_root_of_the_variance_interval():
     def compute(scores, **changes):
         return compute_spread_interval(scores, np.random.default_rng(2), **changes)
 
@@ -183,12 +183,12 @@ def test_components_are_those_of_the_one_way_layout():
             estimate_framework_variance(few)
 
 
-def test_shares_are_what_each_level_removes():
+def test_shares_are_the_variance_removed_by_each_level():
     parts = FrameworkVariance(4.0, 1.0), FrameworkVariance(2.5, 9.0), FrameworkVariance(1.0, 9.0)
     assert compute_variance_shares(*parts).array == pytest.approx([0.3, 0.3, 0.2, 0.2])
 
 
-def test_resamples_scatter_around_the_means_that_they_take_for_the_true_ones():
+def test_resamples_scatter_around_the_estimated_means():
     generator = np.random.default_rng(0)
     tasks = [
         [10 * k + generator.normal(size=n) for k, n in enumerate((3, 4, 5))],
@@ -204,7 +204,7 @@ def test_resamples_scatter_around_the_means_that_they_take_for_the_true_ones():
 
 
 @pytest.mark.parametrize("names", [("defaults", "exact", "lockstep"), ("defaults", "exact")])
-def test_intervals_do_not_depend_on_the_unit_and_what_remains_is_code_and_residual(names):
+def test_intervals_are_unit_free_and_the_remainder_is_code_and_residual(names):
     generator = np.random.default_rng(2)
     means = {"defaults": [0, 3, 6], "exact": [0, 2, 4], "lockstep": [0, 1, 2]}
     levels = {name: draw(generator, means[name], 6, tasks=2) for name in names}
@@ -241,7 +241,7 @@ def test_crossed_components_are_those_of_the_mean_squares(a, b, d, e):
             estimate_crossed_variance(np.zeros(shape))
 
 
-def test_noise_is_a_share_of_what_varies():
+def test_noise_is_a_share_of_the_total_variance():
     assert VarianceComponents(5, 10, 4.0, 1.0).noise_share == 0.25
     assert VarianceComponents(5, 10, 4.0, 6.0).noise_share == 1.0
     assert np.isnan(VarianceComponents(5, 10, 0.0, 0.0).noise_share)

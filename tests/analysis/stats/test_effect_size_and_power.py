@@ -133,7 +133,7 @@ def test_hedges_g_and_its_interval_follow_the_published_formulas(n, m):
     assert found == pytest.approx([g, g - half, g + half])
 
 
-def test_constant_samples_have_no_doubt():
+def test_constant_samples_have_certain_effect_sizes():
     same = [5, 5, 5]
     first, second = (
         stack_moments([compute_moments(np.full(4, x)) for x in side]) for side in (same, [5, 6, 4])

@@ -136,7 +136,7 @@ def test_columns_are_independent_of_each_other(method):
 
 
 @pytest.mark.parametrize("method", INTERVAL_METHODS)
-def test_one_value_has_a_mean_and_no_interval(method):
+def test_single_value_has_a_mean_and_no_interval(method):
     result = compute_interval([3.0], method, rng())
     assert result.mean == 3
     assert math.isnan(result.low)
@@ -144,7 +144,7 @@ def test_one_value_has_a_mean_and_no_interval(method):
 
 
 @pytest.mark.parametrize("method", INTERVAL_METHODS)
-def test_no_value_has_neither(method):
+def test_empty_sample_has_neither_mean_nor_interval(method):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = compute_interval([], method, rng())

@@ -34,7 +34,7 @@ def make_curve(*returns):
         ([make_curve(5), make_curve(4.9), make_curve(1)], (3, 1, math.inf)),
     ],
 )
-def test_steps_to_a_score_are_those_of_the_first_evaluation_that_has_it(curves, expected):
+def test_steps_to_a_score_are_those_of_the_first_evaluation_reaching_it(curves, expected):
     found = compute_steps_to_threshold(curves, 5.0)
     assert (found.n_runs, found.n_reached) == expected[:2]
     assert found.median == pytest.approx(expected[2], nan_ok=True)

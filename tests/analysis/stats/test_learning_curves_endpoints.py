@@ -63,7 +63,7 @@ def test_a_score_is_the_weighted_sum_of_evaluations(curve, name):
     assert endpoint.score(steps, np.array(curve)) == pytest.approx(weights @ curve, abs=1e-6)
 
 
-def test_steps_to_a_threshold_count_what_is_left_of_training():
+def test_steps_to_a_threshold_count_remaining_training():
     steps, curve = np.array([1000, 2000, 3000, 4000]), np.array([0.0, 95.0, 20.0, 100.0])
     assert Endpoint("steps-90").score(steps, curve, 90.0) == 0.5
     assert Endpoint("steps-90").score(steps, curve, 101.0) == 0.0
@@ -139,7 +139,7 @@ def test_proposed_episodes_make_noise_a_tenth_of_the_variance_between_seeds():
     assert found == known
 
 
-def test_one_stratum_is_an_ordinary_comparison():
+def test_single_stratum_equals_an_unstratified_comparison():
     rng = np.random.default_rng(1)
     one, two = rng.normal(0.5, 0.1, 8), rng.normal(0.6, 0.2, 10)
     item = pooling.compute_stratified_contrast([one], [two])
@@ -151,7 +151,7 @@ def test_one_stratum_is_an_ordinary_comparison():
     assert p == pytest.approx(exact, abs=0.02)
 
 
-def test_permutations_as_far_apart_as_what_was_observed_count():
+def test_permutations_as_extreme_as_the_observed_one_count():
     """Of the six ways to split four scores into halves two are as far apart as the sorted ones."""
     p = pooling.compute_stratified_permutation_p(
         [np.array([0.0, 1.0])], [np.array([2.0, 3.0])], np.random.default_rng(0)
@@ -159,7 +159,7 @@ def test_permutations_as_far_apart_as_what_was_observed_count():
     assert p == pytest.approx(2 / 6, abs=0.03)
 
 
-def test_strata_count_the_same_and_more_of_them_leave_less_room_for_failures():
+def test_strata_have_equal_weight_and_more_strata_bound_failures_tighter():
     rng = np.random.default_rng(2)
     tasks = [rng.uniform(0.9, 1.0, n) for n in (10, 10, 20)]
     item = pooling.compute_stratified_contrast(tasks, [task - 0.3 for task in tasks])

@@ -79,7 +79,7 @@ def test_the_published_code_departs():
     assert not evaluate_kill(runs(10), runs(10)).is_killed
 
 
-def test_trivial_is_what_fails_nearly_everywhere_that_its_original_does_not():
+def test_mutants_that_fail_nearly_everywhere_are_trivial():
     original, mutant = runs(10, 5, 0), runs(0, 0, 0)
     found = evaluate_triviality(original, mutant)
     assert (found.share, found.pairs, found.is_trivial) == (1.0, 2, True)
@@ -93,7 +93,7 @@ def test_trivial_is_what_fails_nearly_everywhere_that_its_original_does_not():
     assert math.isnan(nothing.share) and not nothing.is_trivial
 
 
-def test_scores_are_means_of_what_can_be_told():
+def test_mean_scores_skip_unknown_values():
     found = compute_mean_score([1.0, 0.5, math.nan])
     assert (found.value, found.n, found.n_requested) == (0.75, 2, 3)
     assert math.isnan(compute_mean_score([math.nan]).value) and math.isnan(
@@ -128,12 +128,12 @@ def test_shapes_that_do_not_fit_are_refused():
         evaluate_triviality(runs(1), runs(1, of=9))
 
 
-def test_originals_that_do_as_well_as_their_mutants_are_not_weaker():
+def test_originals_as_good_as_their_mutants_are_not_weaker():
     result = evaluate_kill(runs(7, 7, 3), runs(7, 8, 3))
     assert (result.n, result.weaker) == (3, 1)
 
 
-def test_the_published_code_needs_a_p_value_below_the_level_for_a_weaker_original():
+def test_published_code_needs_p_below_the_level_for_weaker_originals():
     # Fisher's p of one failure against n successes is 1 / (n + 1).
     at_the_level, below = ([runs(0, of=1), runs(n, of=n)] for n in (19, 20))
     assert evaluate_kill(*at_the_level).weaker == evaluate_kill(*below).weaker == 1
@@ -141,7 +141,7 @@ def test_the_published_code_needs_a_p_value_below_the_level_for_a_weaker_origina
     assert evaluate_kill(*below, as_published_code=True).weaker == 1
 
 
-def test_a_pair_at_the_level_is_not_killed_by_fisher_and_may_be_by_the_bootstrap():
+def test_fisher_does_not_kill_at_the_level_and_the_bootstrap_may():
     for n, killed in ((19, 0), (20, 1)):  # p is 0.05 and 1 / 21
         result = evaluate_kill([runs(n, of=n)[0]], [runs(0, of=1)[0]])
         assert (result.n, result.weaker, result.killed) == (1, 0, killed)

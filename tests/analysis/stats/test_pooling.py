@@ -33,7 +33,7 @@ def test_mean_and_variance_between_tasks_are_those_of_statsmodels(seed):
     assert ours.high - ours.mean >= half * (1 - 1e-4)
 
 
-def test_tasks_are_drawn_to_the_mean_the_more_the_less_is_known_of_them():
+def test_uncertain_tasks_shrink_more_to_the_mean():
     differences, variances = sample(1, between=2.0)
     variances[0] = 100.0
     found = pool_differences(differences, variances, np.full(8, 1e9))
@@ -51,7 +51,7 @@ def test_tasks_that_agree_have_no_variance_between_them():
 
 
 @pytest.mark.parametrize(("k", "level"), [(4, 0.9), (9, 0.95)])
-def test_tasks_that_agree_have_intervals_of_three_times_the_variance_of_the_mean(k, level):
+def test_homogeneous_tasks_have_intervals_of_three_times_the_mean_variance(k, level):
     # Morris' shrinkage is (k - 3) / (k - 1), which leaves 3 / k of a task's variance.
     found = pool_differences(np.full(k, 2.0), np.full(k, 0.25), np.full(k, 7.0), level)
     quantiles = stats.t.ppf((1 + level) / 2, [7, k - 1])
@@ -61,7 +61,7 @@ def test_tasks_that_agree_have_intervals_of_three_times_the_variance_of_the_mean
 
 
 @pytest.mark.parametrize(("k", "variance"), [(3, 1.0), (5, 0.0)])
-def test_what_cannot_be_pooled_is_refused(k, variance):
+def test_samples_that_cannot_be_pooled_are_refused(k, variance):
     with pytest.raises(ValueError, match="give 4 or more, all above 0"):
         pool_differences(np.zeros(k), np.full(k, variance), np.full(k, 4.0))
 
@@ -83,7 +83,7 @@ def test_the_paired_test_is_student_s():
 
 @given(st.lists(st.integers(-50, 50), min_size=4, max_size=9), st.sampled_from([0.5, 40.0, 2000.0]))
 @settings(deadline=None)
-def test_with_equal_variances_what_exceeds_them_is_between_tasks(differences, variance):
+def test_excess_over_equal_variances_is_between_task_variance(differences, variance):
     values = np.array(differences, dtype=float)
     found = estimate_between_variance(values, np.full(len(values), variance))
     assert found == pytest.approx(max(0.0, values.var(ddof=1) - variance), abs=1e-9)

@@ -100,7 +100,7 @@ def test_the_chance_of_the_same_order_is_summarized_over_samples():
     assert (graded.low, graded.high) == pytest.approx((0.025, 0.975), abs=0.011)
 
 
-def test_nothing_has_no_ranks_and_means_at_the_level_are_not_separated():
+def test_empty_input_has_no_ranks():
     assert compute_mid_ranks(np.zeros((0, 0))).tolist() == []
 
 

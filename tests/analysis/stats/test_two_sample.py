@@ -46,7 +46,7 @@ def test_equivalence_is_the_worse_of_two_one_sided_tests(first, second, margin):
     assert ours == pytest.approx(max(below.pvalue, above.pvalue), rel=1e-6, abs=1e-12)
 
 
-def test_constant_samples_are_surely_equal_or_surely_different():
+def test_constant_samples_have_p_values_of_zero_or_one():
     same, other = np.full(5, 1000.0), np.full(5, 990.0)
     assert float(pairwise.compute_two_sided_p(apart(same, same))) == 1
     assert float(pairwise.compute_equivalence_p(apart(same, same), 1.0)) == 0
@@ -54,7 +54,7 @@ def test_constant_samples_are_surely_equal_or_surely_different():
     assert float(pairwise.compute_equivalence_p(apart(same, other), 5.0)) == 1
 
 
-def test_one_seed_gives_no_p_value():
+def test_single_seed_gives_no_p_value():
     assert math.isnan(float(pairwise.compute_two_sided_p(apart(np.array([1.0]), np.arange(5.0)))))
 
 
@@ -85,7 +85,7 @@ def test_the_permutation_test_of_constant_samples_counts_splits_like_any_other(n
     assert same == 1
 
 
-def test_the_permutation_test_keeps_its_level_on_skewed_returns():
+def test_permutation_test_respects_its_level_on_skewed_returns():
     rng = np.random.default_rng(1)
     samples = rng.exponential(size=(400, 2, 4))
     p = [pairwise.compute_permutation_p(a, b, rng) for a, b in samples]
@@ -162,7 +162,7 @@ def test_up_to_eight_and_eight_values_every_split_is_counted():
     assert p[0] == p[1] != p[2]
 
 
-def test_one_sided_tests_ask_for_more_than_a_least_difference():
+def test_one_sided_tests_use_a_least_difference():
     first, second = np.array([5.0, 7.0, 9.0, 6.0]), np.array([1.0, 2.0, 1.5])
     item = apart(first, second)
     for least in (0.0, 3.0, 8.0):
@@ -174,7 +174,7 @@ def test_one_sided_tests_ask_for_more_than_a_least_difference():
     assert (float(low), float(high)) == pytest.approx(tuple(theirs))
 
 
-def test_the_smallest_sample_gives_the_freedom_unless_nothing_varies():
+def test_smallest_varying_sample_sets_the_degrees_of_freedom():
     three, five = compute_moments(np.array([1.0, 2.0, 4.0])), compute_moments(np.arange(5.0))
     item = pairwise.compute_contrast([three], [five])
     found = pairwise.use_smallest_degrees_of_freedom(item, [three, five])

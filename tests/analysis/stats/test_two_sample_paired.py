@@ -15,7 +15,7 @@ from parallax.analysis.stats.two_sample import (
 
 
 @pytest.mark.parametrize("count", [2, 6, 10])
-def test_it_is_the_share_of_all_flips_that_are_as_far_from_0(count):
+def test_sign_flip_p_is_the_share_of_flips_as_extreme(count):
     rng = np.random.default_rng(count)
     first, second = rng.normal(0.5, 1, (2, count))
     away = first - second
@@ -24,7 +24,7 @@ def test_it_is_the_share_of_all_flips_that_are_as_far_from_0(count):
     assert compute_sign_flip_p(first, second, rng) == pytest.approx(share)
 
 
-def test_nothing_is_said_of_one_pair_or_of_equal_ones():
+def test_single_or_equal_pairs_have_no_result():
     rng, ones = np.random.default_rng(0), np.ones(5)
     assert math.isnan(compute_sign_flip_p(ones[:1], 2 * ones[:1], rng))
     assert math.isnan(compute_sign_flip_p(ones, ones, rng))
@@ -51,7 +51,7 @@ def test_the_paired_test_is_that_of_scipy(count):
 
 
 @pytest.mark.parametrize(("count", "level"), [(3, 0.9), (5, 0.95), (9, 0.99)])
-def test_at_the_ends_of_a_ratio_the_difference_is_just_significant(count, level):
+def test_p_values_at_the_interval_ends_of_a_ratio_are_the_level(count, level):
     first, second = np.random.default_rng(count).normal([[9], [7]], 0.2, (2, count))
     found = compute_ratio_of_means(first, second, level)
     assert (found.n, found.share) == (count, pytest.approx(first.mean() / second.mean()))
@@ -62,7 +62,7 @@ def test_at_the_ends_of_a_ratio_the_difference_is_just_significant(count, level)
     assert few.n == 2 and not few.is_bounded
 
 
-def test_a_ratio_to_what_may_be_0_has_no_interval():
+def test_ratio_with_a_denominator_near_0_has_no_interval():
     found = compute_ratio_of_means(np.array([1.0, 2.0, 4.0]), np.array([-1.0, 0.5, 1.0]))
     assert found.share == pytest.approx(14.0) and math.isnan(found.low + found.high)
     assert math.isnan(compute_ratio_of_means(np.ones(4), np.zeros(4)).share)
@@ -86,7 +86,7 @@ def test_the_paired_interval_has_its_level_and_the_correlation_needs_three_pairs
     assert all(map(math.isnan, (one.low, one.high, one.p, one.correlation)))
 
 
-def test_a_ratio_needs_three_pairs_for_an_interval_and_a_second_mean_for_a_value():
+def test_ratio_needs_three_pairs_and_a_nonzero_denominator():
     three = compute_ratio_of_means(np.array([2.0, 2.2, 2.1]), np.array([1.0, 1.05, 1.1]))
     assert three.n == 3 and three.is_bounded
     two = compute_ratio_of_means(np.array([2.0, 4.0]), np.array([1.0, 2.0]))

@@ -50,7 +50,7 @@ def test_the_bound_is_the_chance_that_weighted_means_exceed_the_margin(upper, lo
 
 @given(st.sampled_from(CASES), st.integers(-1000, 1000), st.sampled_from([0.25, 1.0, 64.0]))
 @settings(max_examples=20, deadline=None)
-def test_the_bound_depends_on_neither_the_zero_nor_the_unit(case, shift, factor):
+def test_bound_is_invariant_to_shift_and_scale(case, shift, factor):
     upper, lower, ends, margin = case
     found = compute_exceedance_p(
         factor * np.array(upper) + shift,

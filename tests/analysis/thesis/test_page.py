@@ -43,7 +43,7 @@ def table():
 
 
 @pytest.mark.usefixtures("blank_figures")
-def test_the_page_in_docs_is_what_the_command_writes(answers, tmp_path, capsys, monkeypatch):
+def test_docs_page_equals_the_output_of_the_command(answers, tmp_path, capsys, monkeypatch):
     known = {VerdictOptions(): answers}  # judged once
     monkeypatch.setattr("parallax.analysis.verdicts.study.judge_thesis_tables", known.__getitem__)
     words = ["study", "thesis", "--output", str(tmp_path), "--tables", str(tmp_path), "--jobs", "1"]
@@ -74,7 +74,7 @@ def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
 
 
 @pytest.mark.long
-def test_another_level_is_said_on_the_page(answers):
+def test_other_level_is_stated_on_the_page(answers):
     verdicts = dataclasses.replace(answers, options=VerdictOptions(alpha=0.2))
     page = render_markdown(make_thesis_document(verdicts))
     assert "at 20%" in page
@@ -90,7 +90,7 @@ def test_every_statement_has_a_verdict_and_a_finding(claims):
         assert item.verdict
 
 
-def test_deviations_that_no_five_runs_can_have_are_counted_out(answers):
+def test_deviations_impossible_for_five_runs_are_excluded(answers):
     assert "36 of 36 cells satisfy this" in make_deviations_section(answers.groups).blocks[0]
 
     def wider(group):

@@ -57,7 +57,7 @@ def study(results, make_run):
     return results
 
 
-def test_a_variant_that_was_shortened_to_a_digest_is_set_beside_its_own(results, make_run):
+def test_hashed_variant_is_compared_with_its_own_baseline(results, make_run):
     for seed in range(4):
         identity = {"framework": "sb3", "seed": seed}
         make_run(score=100.0 + seed, variant="steps=20000,gamma=0.9", **identity)
@@ -94,7 +94,7 @@ def test_effects_and_shares_are_those_planted(study):
     assert found.sum_single_effects(together) == pytest.approx(parts)
 
 
-def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
+def test_ablation_command_writes_text_a_table_and_a_figure(study, capsys):
     assert main(["study", "ablation", str(study)]) == 0
     said = capsys.readouterr().out
     assert "strong changes the return: " in said and "after Holm over 3" in said
@@ -108,13 +108,13 @@ def test_the_command_tells_it_in_words_a_table_and_a_figure(study, capsys):
     assert picture.stat().st_size > 5000
 
 
-def test_without_an_intervention_the_remedy_is_told(results, make_run, capsys):
+def test_ablation_without_interventions_names_the_remedy(results, make_run, capsys):
     make_run()
     assert main(["study", "ablation", str(results)]) == 2
     assert "Train with intervention=none,NAME" in capsys.readouterr().err
 
 
-def test_a_gap_that_may_be_nothing_has_no_shares():
+def test_gap_that_may_be_zero_has_no_shares():
     rng = np.random.default_rng(0)
     effect, nothing = rng.normal(5, 1, 8), rng.normal(0, 10, 8)
     assert not compute_ratio_of_means(effect, nothing - nothing.mean() + 0.1).is_bounded

@@ -174,7 +174,7 @@ def make_curves(framework, level, curves, failed=0, **spec):
     return group_items(cell, framework, items, KNOWN)
 
 
-def test_a_run_is_nearly_solved_at_nine_tenths_and_a_failed_one_never():
+def test_runs_are_nearly_solved_from_nine_tenths_of_the_scale():
     first = make_curves("a", "exact", [[0, 549, 550, 0], [550, 0, 0], [0, 549, 549, 549]], 2)
     other = make_curves("b", "exact", [[0, 0], [600, 600]])
     only_failed = make_curves("c", "exact", [], 3)
@@ -197,7 +197,7 @@ def test_a_run_is_nearly_solved_at_nine_tenths_and_a_failed_one_never():
     assert (nothing.reached, nothing.runs) == (0, 0) and np.isnan(nothing.p)
 
 
-def test_a_run_has_learned_if_it_is_above_zero_by_more_than_the_margin():
+def test_run_has_learned_if_above_zero_by_more_than_the_margin():
     group = make_curves("a", "exact", [[150.0], [150.001], [600.0], [0.0]], 1)
     (spread, _) = list_level_spreads([group, make_curves("a", "lockstep", [[0]])], KNOWN)
     assert spread.learned == {"a": 2}  # 100 is zero, and the margin a tenth of 500
@@ -294,7 +294,7 @@ def test_tasks_are_decomposed_by_algorithm_and_with_equal_weights():
     assert found.shares.shares.array != pytest.approx(np.mean(every, axis=0))
 
 
-def test_three_frameworks_can_be_left_out_one_at_a_time_and_equal_scores_have_no_shares():
+def test_leave_one_out_needs_three_frameworks_and_unequal_scores():
     spreads = list_level_spreads(make_groups(frameworks=3), OPTIONS)
     found = decompose_levels(spreads, np.random.default_rng(1), resamples=50)
     assert found.has_lockstep and set(found.without_framework) == {"f0", "f1", "f2"}

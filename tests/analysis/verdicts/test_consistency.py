@@ -68,7 +68,7 @@ def verdict(first, second, **options):
         (500, 500, "inconclusive"),
     ],
 )
-def test_the_three_words(gap, sd, word):
+def test_pairs_are_different_equivalent_or_inconclusive(gap, sd, word):
     n = MANY if word == "equivalent" else 5
     item = verdict(around(1000 + gap, sd, n), around(1000, sd, n))
     assert item.verdict == word
@@ -90,7 +90,7 @@ def test_p_values_and_interval_are_scipys():
     assert item.p_permutation == pytest.approx(exact.pvalue)
 
 
-def test_the_margin_is_a_share_of_the_published_score_or_else_of_the_runs():
+def test_margin_is_a_share_of_the_published_score_or_the_runs():
     one, two = around(900, 9), around(1000, 9)
     margin = verdict(one, two, margin_share=0.2).margin
     assert margin.size == pytest.approx(0.2 * (REFERENCE - RANDOM))
@@ -107,7 +107,7 @@ def test_two_constant_seeds_each_are_too_few_to_call_them_different():
     assert item.verdict == "inconclusive"
 
 
-def test_one_seed_is_never_decided_and_no_number_is_made_up():
+def test_single_seed_is_inconclusive_and_has_no_invented_numbers():
     item = verdict([1000.0], around(2000, 10))
     assert item.verdict == "inconclusive"
     assert math.isnan(item.p_welch)
@@ -162,7 +162,7 @@ def test_swapping_the_frameworks_mirrors_everything(first, second):
 
 @given(first=SCORES, second=SCORES)
 @settings(max_examples=60, deadline=None)
-def test_words_follow_from_the_numbers_beside_them(first, second):
+def test_verdicts_follow_from_their_p_values(first, second):
     item = verdict(first, second)
     if item.p_equivalence_holm < 0.05:
         assert item.verdict == "equivalent"
@@ -213,7 +213,7 @@ def _key(cell):
     return cell.algorithm, cell.env, cell.hps
 
 
-def test_rounding_is_told_where_it_could_turn_a_verdict():
+def test_verdicts_sensitive_to_rounding_are_marked():
     items = judge_consistency(
         group_published_scores("thesis_tables"), VerdictOptions(family="setting")
     )
@@ -221,7 +221,7 @@ def test_rounding_is_told_where_it_could_turn_a_verdict():
     assert not all(item.is_rounding_sensitive for item in items)
 
 
-def test_seeds_are_estimated_for_the_corrected_level_of_what_is_left_to_decide():
+def test_seeds_are_estimated_at_the_level_corrected_for_inconclusive_pairs():
     wide = [group(name, around(1000 + gap, 400)) for name, gap in (("a", 0), ("b", 0), ("c", 10))]
     options = VerdictOptions()
     alone = judge_consistency(wide[:2], options)
@@ -282,7 +282,7 @@ def test_words_need_p_values_strictly_below_the_level(
         (0.049, 0.05, "inconclusive", 1, False),
     ],
 )
-def test_only_possible_failures_are_in_the_way_where_the_runs_are_alike(
+def test_only_unobserved_failures_prevent_equivalence_of_equal_runs(
     p_tost, p_unobserved, verdict, failed, expected
 ):
     item = judge_consistency([group("a", [1, 2]), group("b", [1, 2])], VerdictOptions())[0]
@@ -347,7 +347,7 @@ def test_holms_level_is_divided_by_the_pairs_that_are_left_to_decide():
     assert levels == [0.03, 0.03, 0.03, 0.06]
 
 
-def test_the_range_of_seeds_needed_is_of_the_pair_its_margin_and_what_may_be_unobserved():
+def test_range_of_seeds_needed_uses_margin_and_unobserved_failures():
     options = VerdictOptions(seed=3, power=0.7)
     item = verdict(around(1350, 300), around(1000, 250), seed=3, power=0.7)
     one, two = compute_unobserved_distances([(item.first, item.second)], options)
@@ -414,7 +414,7 @@ def test_library_defaults_are_compared_under_each_frameworks_own_recipe():
             assert side.cell.hps == side.framework
 
 
-def test_one_seed_is_no_test_of_its_family_and_the_others_are():
+def test_single_seeds_do_not_count_in_the_family():
     rng = np.random.default_rng(0)
     groups = [group(name, rng.normal(0, 9, n)) for name, n in (("a", 4), ("b", 4), ("c", 1))]
     items = judge_consistency(groups, VerdictOptions())

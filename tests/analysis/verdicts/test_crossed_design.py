@@ -22,7 +22,7 @@ def make_cell(generator, recipe, number, effect, seeds=5):
     return make_score_group(cell, f"f{number}", scores, {"alignment": "exact"})
 
 
-def test_recipes_and_implementations_are_told_apart():
+def test_effects_of_recipes_and_implementations_are_separated():
     generator = np.random.default_rng(0)
     groups = [
         make_cell(generator, recipe, number, 0.3 * RECIPES.index(recipe))

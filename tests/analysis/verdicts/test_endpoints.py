@@ -85,7 +85,7 @@ def test_untrained_policies_are_the_evaluations_at_step_0_of_real_runs():
     assert measure_untrained(runs[2:]) is None
 
 
-def test_what_runs_measured_is_used_for_versions_that_nobody_published():
+def test_references_measured_with_runs_are_used_for_unpublished_versions():
     measured = {
         "random actions": ReferenceReturns(2.0, 1.0, 4),
         "do nothing": ReferenceReturns(3.0, 1.0, 4),
@@ -122,7 +122,7 @@ def make_options(low, high, nothing=7.0, **more):
         (9.0, 7.0, 9.0, "the lower end of the range given"),
     ],
 )
-def test_zero_is_the_best_that_needs_no_training(low, nothing, zero, name):
+def test_scale_is_zero_at_the_best_untrained_policy(low, nothing, zero, name):
     found = find_task_scale(MINE, make_options(low, 20.0, nothing))
     assert (found.zero, found.one, found.width) == (zero, 20.0, 20.0 - zero)
     assert found.source == f"0: {name}; 1: given"
@@ -139,7 +139,7 @@ def test_a_scale_must_rise():
     )
 
 
-def test_one_is_the_published_score_or_that_of_a_solved_task():
+def test_scale_is_one_at_the_published_or_solved_score():
     nothing, solved = get_do_nothing_score("Hopper-v4"), get_solved_score("Hopper-v4")
     published = get_reference_score("ppo", "Hopper-v4")
     task, best = (find(HOPPER, VerdictOptions()) for find in (find_task_scale, find_solved_scale))

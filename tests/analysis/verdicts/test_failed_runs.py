@@ -48,7 +48,7 @@ def failing(results, make_run):
     return judge_study(load_runs(results), OPTIONS)
 
 
-def test_every_table_has_failed_runs_beside_complete_ones(failing):
+def test_every_table_has_results_with_and_without_failed_runs(failing):
     tables = make_verdict_tables(failing.verdicts)
     treated = {name: table for name, table in tables.items() if "intention_to_treat" in name}
     assert {name for name, table in treated.items() if table.items} == {
@@ -106,7 +106,7 @@ def test_failed_runs_are_at_the_bottom_of_each_analysis(failing):
     assert verdicts.main_variants == treated.main_variants
 
 
-def test_the_untrained_policy_of_a_failed_run_is_not_made_up(results, make_run):
+def test_untrained_policy_of_a_failed_run_is_ignored(results, make_run):
     for seed in range(4):
         curve = np.full((11, 4), 400.0)
         curve[0] = 300 + seed

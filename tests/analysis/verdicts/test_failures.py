@@ -60,7 +60,7 @@ def test_failure_rates_of_a_family_are_compared_and_corrected_together():
     assert (last.known, last.failed, last.sizes) == (False, (), (8, 2))
 
 
-def test_the_bottom_is_the_lower_end_of_the_range_or_the_lowest_score():
+def test_bottom_score_is_the_range_minimum_or_the_lowest_score():
     groups = [make_scores(3.0, 7.0), make_scores(), make_scores(2.0, 9.0), make_scores(1.0)]
     assert find_bottom_score(groups[:3], RANGE) == -50.0
     assert find_bottom_score([make_scores(-60.0)], RANGE) == -60.0
@@ -73,7 +73,7 @@ def make_failed(framework, seed, cell=CELL):
     return ExcludedRun(RunId(cell, framework, seed), Path(f"gone-{seed}"), "broke", failed=True)
 
 
-def test_a_failed_run_is_at_the_bottom_and_as_much_like_the_others_as_possible():
+def test_failed_run_has_the_bottom_score_and_the_settings_of_others():
     steps = [100, 200]
     own = [
         make_curve_run(CELL, "sb3", 0, steps, [[-80.0, -70.0], [3.0, 5.0]], seconds=9.0),
@@ -108,7 +108,7 @@ def test_a_failed_run_is_at_the_bottom_and_as_much_like_the_others_as_possible()
     assert again.runs == () and again.scores.tolist() == [4.0, 6.0, -50.0]
 
 
-def test_groups_stay_as_they_are_where_no_bottom_is_known():
+def test_groups_without_a_known_bottom_score_are_unchanged():
     group = make_group(CELL, "sb3", [make_failed("sb3", 0)], VerdictOptions())
     assert count_failed_as_bottom([group], VerdictOptions()) == (group,)
     elsewhere = make_group(
@@ -121,7 +121,7 @@ def test_groups_stay_as_they_are_where_no_bottom_is_known():
     assert count_failed_as_bottom([printed, make_scores(1.0)], RANGE)[0] is printed
 
 
-def test_a_failed_run_never_reaches_a_threshold_by_the_end_of_the_longest_run():
+def test_failed_runs_are_censored_at_the_end_of_the_longest_run():
     options = dataclasses.replace(RANGE, endpoint="steps-50")
     cleanrl = [make_curve_run(CELL, "cleanrl", 0, [100, 900], [0.0, 60.0])]
     sb3 = [make_curve_run(CELL, "sb3", 0, [100, 200], [70.0, 0.0]), make_failed("sb3", 1)]

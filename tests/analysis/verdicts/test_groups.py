@@ -24,7 +24,7 @@ from parallax.analysis.verdicts.groups import (
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
-def test_runs_are_ordered_by_seed_and_those_without_a_known_one_come_first():
+def test_runs_are_ordered_by_seed_with_unknown_seeds_first():
     runs = [types.SimpleNamespace(id=types.SimpleNamespace(seed=seed)) for seed in (3, None, 0, 2)]
     assert [run.id.seed for run in sorted(runs, key=_get_seed_key)] == [None, 0, 2, 3]
 
@@ -80,7 +80,7 @@ def test_a_group_has_its_runs_by_seed_and_counts_all_folders():
     assert finals.final_group.scores.tolist() == [4.0, 5.0] and finals.final_group.n == 2
 
 
-def test_a_score_at_a_step_is_of_the_nearest_evaluation_and_of_the_earlier_of_two():
+def test_score_at_a_step_is_that_of_the_nearest_evaluation():
     group = make_group(CELL, "sb3", make_items())
     near = group.score_at_step(150)
     assert near.scores.tolist() == [180.0, 2.0, 2.0] and near.steps == (100,)
@@ -90,7 +90,7 @@ def test_a_score_at_a_step_is_of_the_nearest_evaluation_and_of_the_earlier_of_tw
     assert printed.score_at_step(150) is printed
 
 
-def test_a_threshold_lies_on_the_tasks_scale_or_its_lack_says_what_to_give():
+def test_threshold_is_on_the_task_scale_or_names_the_missing_option():
     assert find_step_threshold(CELL, STEPS) == pytest.approx(180.0)
     unknown = dataclasses.replace(STEPS, ranges=())
     with pytest.raises(UnknownScaleError) as raised:
@@ -122,7 +122,7 @@ def test_groups_and_pairs_are_in_the_order_of_settings_and_frameworks():
     assert [(one.cell.study, one.cell.env, one.framework) for one in ordered] == sorted(names)
 
 
-def test_the_main_variant_has_the_most_runs_then_the_fewest_options_then_the_first_name():
+def test_main_variant_is_chosen_by_runs_options_and_name():
     def find(*groups):
         return {variant for (_, _, variant), _ in find_main_variants(groups)}
 

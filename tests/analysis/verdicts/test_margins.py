@@ -49,7 +49,7 @@ def verdict(first, second, env="InvertedPendulum-v4", **options):
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 20, 29])
-def test_runs_that_all_reach_the_top_leave_room_for_failures_until_there_are_thirty(n):
+def test_fewer_than_thirty_perfect_runs_are_inconclusive(n):
     item = verdict(np.full(n, 1000.0), np.full(n, 1000.0))
     assert item.p_tost == 0
     assert item.verdict == "inconclusive"
@@ -65,7 +65,7 @@ def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
 
 
 @pytest.mark.parametrize("mean", [0.0, 400.0, 1000.0])
-def test_below_the_least_number_of_runs_none_are_equivalent_however_alike(mean):
+def test_equal_runs_below_the_minimum_number_are_not_equivalent(mean):
     options = VerdictOptions()
     least = compute_min_runs((group("a", [mean] * 2), group("b", [mean] * 2)), options)
     few = verdict(np.full(int(least) - 1, mean), np.full(int(least) - 1, mean))
@@ -79,13 +79,13 @@ def test_no_number_of_runs_is_enough_where_no_range_is_known():
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.5, 5), (0.7, 3), (0.9, 2), (1.0, 2), (2.0, 2)])
-def test_the_wider_the_margin_the_fewer_runs_are_needed_and_two_at_least(share, least):
+def test_wider_margins_need_fewer_runs_and_at_least_two(share, least):
     pair = group("a", [0.0, 0.0]), group("b", [0.0, 0.0])
     assert compute_min_runs(pair, VerdictOptions(margin_share=share)) == least
 
 
 @pytest.mark.parametrize(("rate", "n"), [(0.2, 3), (0.2, 5), (0.2, 10), (0.1, 5), (0.1, 20)])
-def test_a_framework_that_sometimes_fails_is_not_equivalent_to_one_that_never_does(rate, n):
+def test_framework_with_rare_failures_is_not_called_equivalent(rate, n):
     rng = np.random.default_rng(0)
     words = []
     for _ in range(150):
@@ -118,7 +118,7 @@ def test_the_bound_is_the_same_whichever_framework_comes_first():
     assert 0 < p < 1
 
 
-def test_the_allowance_is_the_quantile_of_what_unseen_runs_can_do():
+def test_allowance_is_the_quantile_over_possible_unobserved_runs():
     n, level, rng = 30, 0.05, np.random.default_rng(0)
     shares = rng.beta(1, n, (2, 1_000_000))
     for rooms in ((1000.0, 0.0), (1000.0, 500.0), (700.0, 700.0)):
@@ -141,7 +141,7 @@ def test_without_a_known_range_nothing_is_equivalent_until_one_is_given():
     assert given.margin.size == pytest.approx(1.0)
 
 
-def test_power_of_equivalence_counts_what_is_not_seen():
+def test_power_of_equivalence_allows_for_unobserved_failures():
     alone = compute_equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4)
     assert alone > 0.99
     assert compute_equivalence_power(0.0, (10.0, 10.0), 10, 0.05, 97.4, (1000.0, 0.0)) < 0.01
@@ -205,7 +205,7 @@ def test_no_runs_give_no_interval():
     ("first", "second", "room"),
     [(400, 600, 400), (600, 400, 400), (100, 150, 850), (950, 700, 700)],
 )
-def test_enough_runs_show_a_value_as_rare_as_gives_the_margin(first, second, room):
+def test_required_runs_would_show_a_failure_as_rare_as_the_margin_allows(first, second, room):
     pair = group("a", [float(first)] * 2), group("b", [float(second)] * 2)
     for alpha in (0.05, 0.01):
         options = VerdictOptions(margin_share=0.1, alpha=alpha)
@@ -254,7 +254,7 @@ def list_published(algorithm, task):
     return [row for row in rows if (row.algorithm, row.env) == (algorithm, task)]
 
 
-def test_margins_say_what_they_are_a_share_of():
+def test_margins_state_their_reference():
     def find(env, *scores, **options):
         groups = [group("a", one, env) for one in scores]
         found = compute_margin(groups, VerdictOptions(**options))
@@ -270,7 +270,7 @@ def test_margins_say_what_they_are_a_share_of():
     assert own == (7.5, 30.0, 0.0, "compared runs")
 
 
-def test_a_run_has_failed_below_a_share_of_the_way_to_the_published_score():
+def test_failure_threshold_is_a_share_of_the_published_score():
     def find(env, **options):
         return compute_failure_threshold([group("a", [1.0], env)], VerdictOptions(**options))
 
@@ -295,7 +295,7 @@ def test_a_run_has_failed_below_a_share_of_the_way_to_the_published_score():
         ((80.0, 95.0), (20.0, 95.0)),
     ],
 )
-def test_runs_that_were_not_observed_may_lie_in_the_direction_with_more_room(means, distances):
+def test_unobserved_runs_are_bounded_in_the_wider_direction(means, distances):
     assert choose_unobserved_distances(means, (0.0, 100.0)) == distances
     pair = group("a", [means[0]] * 3, "Mine-v1"), group("b", [means[1]] * 3, "Mine-v1")
     options = VerdictOptions(ranges=(("Mine-v1", 0.0, 100.0),))

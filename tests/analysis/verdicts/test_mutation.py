@@ -102,7 +102,7 @@ def test_settings_have_the_means_over_operators():
     assert judge(make_subtle(0.5), as_published_code=True).published
 
 
-def test_a_mutant_without_tests_is_not_judged_and_one_without_a_value_is_the_first():
+def test_untested_mutants_are_not_judged_and_valueless_ones_come_first():
     verdict = judge(make_subtle(0.5, weak=1, strong=1), make_subtle(None), make_mutant(2.0, None))
     (operator,) = verdict.operators
     assert [item.mutant.value for item in operator.configurations] == [None, 0.5, 2.0]

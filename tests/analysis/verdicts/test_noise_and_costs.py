@@ -34,7 +34,7 @@ def list_components(pairs):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_pairs_that_share_a_group_are_in_one_component_however_they_are_ordered(seed):
+def test_pairs_that_share_a_group_are_in_one_component(seed):
     rng = np.random.default_rng(seed)
     groups = [types.SimpleNamespace(number=number) for number in range(12)]
     pairs = [tuple(rng.choice(groups, 2, replace=False)) for _ in range(9)]
@@ -69,7 +69,7 @@ def test_rates_are_rounded_down(rate, text):
     assert format_rate(rate) == text
 
 
-def test_tolerated_failures_are_what_the_limit_leaves_of_the_margin():
+def test_tolerated_failures_use_the_margin_left_by_the_limit():
     contrast = MeanContrast(np.array([1.0, -1.0, 1.0]), np.full(3, 0.5), np.full(3, np.inf))
     margins, distances = np.array([10.0, 10.0, 10.0]), np.array([20.0, 40.0, 0.0])
     limit = 1 + 1.6448536 * 0.5

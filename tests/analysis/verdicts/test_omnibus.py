@@ -53,7 +53,7 @@ def test_all_tasks_of_a_study_count_together_and_studies_by_themselves():
     assert judge_omnibus((), VerdictOptions()) == ()
 
 
-def test_a_pair_without_a_test_is_not_counted_and_simulated_studies_are_bounded():
+def test_untested_pairs_are_not_counted_and_simulations_are_bounded():
     items = make_pairs(0.001)
     pairs = [(item.first, item.second) for item in items]
     found = count_differences(pairs, [np.nan, 0.0499, 0.05], VerdictOptions(resamples=20_000))

@@ -62,7 +62,7 @@ def test_the_scale_is_that_of_verdicts_over_tasks(results, make_run):
         assert by_steps.efficiency.curves[name].point == pytest.approx(curve.point)
 
 
-def test_tasks_that_cannot_go_in_are_named_with_the_reason(results, make_run):
+def test_excluded_tasks_are_named_with_the_reason(results, make_run):
     for framework in ("sb3", "cleanrl"):
         three_seeds(make_run, env="Hopper-v4", framework=framework)
         three_seeds(make_run, env="Unknown-v1", framework=framework)
@@ -155,7 +155,7 @@ def test_frameworks_whose_runs_share_no_evaluation_have_no_curve():
     assert found.efficiency.resamples == 2_000 and found.aggregates.resamples == 5_000
 
 
-def test_recipes_in_which_a_run_failed_are_taken_with_all_of_their_tasks():
+def test_recipes_with_a_failed_run_are_selected_with_all_tasks():
     groups = [make_task_group(env, "sb3", [1.0]) for env in ("A-v1", "B-v1")]
     groups += [make_task_group("A-v1", "cleanrl", [1.0])]
     groups += [make_task_group("A-v1", "sb3", [1.0], hps="sb3")]

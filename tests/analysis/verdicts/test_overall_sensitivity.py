@@ -173,7 +173,7 @@ def test_pairs_of_seeds_are_corrected_over_those_of_the_family():
     assert judge_paired_seeds(()) == ()
 
 
-def test_tasks_are_pooled_in_the_unit_of_their_scales_and_corrected_by_algorithm():
+def test_tasks_are_pooled_on_their_scales_and_corrected_by_algorithm():
     rng = np.random.default_rng(0)
     groups, envs = [], [f"T{i}-v1" for i in range(4)]
     for hps, count in (("x", 4), ("y", 4), ("z", 3)):

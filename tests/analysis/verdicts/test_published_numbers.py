@@ -19,7 +19,7 @@ FRAMEWORKS = ("sb3", "cleanrl", "torchrl")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 
 
-def test_numbers_of_the_thesis_cell_come_out_of_its_runs(tmp_path, monkeypatch):
+def test_published_numbers_of_the_thesis_cell_are_reproduced(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "papers" / "how-stable-are-baselines.md").read_text()
     (command,) = re.findall(r"^    parallax (study verdicts docs/\S+ .*?)  ", page, re.M)
     monkeypatch.chdir(ROOT)
@@ -70,7 +70,7 @@ def read_number(text):
     return float(text.replace(",", ""))
 
 
-def test_numbers_of_muprls_mutants_come_out_of_their_scores():
+def test_published_numbers_of_muprl_mutants_are_reproduced():
     page = (ROOT / "docs" / "papers" / "muprl.md").read_text()
     section = page.partition("## DQN that learns")[2].partition("\n## ")[0]
     with (ROOT / "docs" / "mutation_dqn.csv").open() as file:
@@ -116,7 +116,7 @@ def read_replay_tables(folder, endpoint):
     return tables.values()
 
 
-def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch):
+def test_published_numbers_of_imp_per_with_ddpg_are_reproduced(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
     section = page.partition("## DDPG, until uniform")[2].partition("\n## ")[0]
     monkeypatch.chdir(ROOT)
@@ -158,7 +158,7 @@ def test_numbers_of_imp_per_with_ddpg_come_out_of_its_runs(tmp_path, monkeypatch
         assert float(atdc) == pytest.approx(cost["atdc"] / cost["per"], abs=0.006)
 
 
-def test_numbers_of_imp_pers_weights_come_out_of_its_runs(tmp_path, monkeypatch):
+def test_published_numbers_of_imp_per_weights_are_reproduced(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
     section = page.partition("## Why Imp-PER learns")[2].partition("\n## ")[0]
     monkeypatch.chdir(ROOT)
@@ -211,7 +211,7 @@ def sum_costs(row):
     return sum(float(row[f"{part}_us"]) for part in ("sampling", "priorities", "learning"))
 
 
-def test_numbers_of_r2d2_with_actors_come_out_of_their_table():
+def test_published_numbers_of_r2d2_with_actors_are_reproduced():
     page = (ROOT / "docs" / "papers" / "r2d2.md").read_text()
     section = page.partition("## Actors in processes")[2].partition("\n## ")[0]
     with (ROOT / "docs" / "r2d2_actors.csv").open() as file:

@@ -53,7 +53,7 @@ def test_the_same_clear_order_is_preserved():
     assert [list(ranking.ranks) for ranking in item.rankings] == [[3, 1, 2]] * 2
 
 
-def test_a_turned_order_is_not_preserved_and_names_the_algorithms():
+def test_reversed_order_is_not_preserved_and_names_the_algorithms():
     turned = {"ppo": (300, 5), "sac": (100, 5), "td3": (200, 5)}
     item = judge({"a": CLEAR, "b": turned})
     (pair,) = item.pairs
@@ -68,7 +68,7 @@ def test_the_same_order_with_other_gaps_is_a_change_of_magnitude():
     assert item.pairs[0].changed_gaps == (("ppo", "sac"), ("sac", "td3"))
 
 
-def test_noise_leaves_it_undecided_and_ties_share_ranks():
+def test_noisy_ranking_is_inconclusive_and_ties_share_ranks():
     noisy = {name: (mean, 400) for name, (mean, _) in CLEAR.items()}
     item = judge({"a": noisy, "b": noisy})
     assert item.verdict == "inconclusive"
@@ -77,14 +77,14 @@ def test_noise_leaves_it_undecided_and_ties_share_ranks():
     assert 0 < item.same_order < 1
 
 
-def test_the_worst_pair_of_frameworks_counts():
+def test_verdict_is_that_of_the_worst_pair_of_frameworks():
     turned = {"ppo": (300, 5), "sac": (100, 5), "td3": (200, 5)}
     item = judge({"a": CLEAR, "b": CLEAR, "c": turned})
     assert [pair.verdict for pair in item.pairs] == ["preserved", "not preserved", "not preserved"]
     assert item.verdict == "not preserved"
 
 
-def test_own_defaults_take_each_frameworks_own_recipe():
+def test_library_defaults_use_the_recipe_of_each_framework():
     groups = [
         group(framework, algorithm, around(mean), hps=hps)
         for framework, hps in itertools.product(("sb3", "cleanrl"), ("sb3", "cleanrl"))
@@ -185,7 +185,7 @@ def test_a_gap_is_a_difference_with_welchs_interval():
         assert found == pytest.approx((scores[i].mean() - scores[j].mean(), *theirs))
 
 
-def test_an_order_is_not_preserved_where_the_other_framework_has_the_means_reversed():
+def test_order_with_reversed_means_is_not_preserved():
     table = {
         "a": {"ppo": (100, 5), "sac": (300, 5), "td3": (330, 5)},
         "b": {"ppo": (100, 5), "sac": (310, 30), "td3": (300, 30)},
@@ -199,7 +199,7 @@ def test_an_order_is_not_preserved_where_the_other_framework_has_the_means_rever
     assert judge(agreeing).verdict == "preserved"
 
 
-def test_seeds_needed_are_those_that_separate_some_two_in_both_frameworks():
+def test_seeds_needed_separate_two_algorithms_in_both_frameworks():
     noisy = {name: (mean, 400) for name, (mean, _) in CLEAR.items()}
     quiet = {name: (mean, 300) for name, (mean, _) in CLEAR.items()}
     item = judge({"a": noisy, "b": quiet})

@@ -39,7 +39,7 @@ def find_row(table):
     return row
 
 
-def test_a_framework_has_learned_if_it_is_above_every_policy_by_the_margin():
+def test_learned_means_above_every_reference_policy_by_the_margin():
     group, options = make_runs(), VerdictOptions()
     margin = compute_margin((group,), options).size
     (found,) = judge_learning([group, make_runs(())], options)
@@ -78,7 +78,7 @@ def test_one_run_and_tasks_without_a_policy_are_not_tested():
     assert np.isnan([found.p, found.difference]).all()
 
 
-def test_measured_policies_stand_in_where_none_is_published():
+def test_measured_policies_replace_unpublished_ones():
     measured = {"random actions": ReferenceReturns(2.0, 1.0, 4)}
     mine = dataclasses.replace(CELL, env="Mine-v1")
     group = make_runs(cell=mine, references=measured, start=0.0)

@@ -124,7 +124,7 @@ def test_errors_costs_and_gains_have_their_n(study):
     assert not ways["sb3", "uniform"].errors[0].n
 
 
-def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
+def test_strategies_with_one_name_are_labeled_by_their_differing_fields(results, make_run):
     for alpha in (0.6, 0.7):
         variant = f"steps=20000,replay=per,replay.alpha={alpha}"
         make_run(replay={"name": "per", "alpha": alpha, "beta": 0.4}, variant=variant)
@@ -134,7 +134,7 @@ def test_ways_of_one_name_are_told_apart_by_what_differs(results, make_run):
     }
 
 
-def test_records_from_before_the_smallest_probability_could_be_chosen_are_of_the_memory():
+def test_records_without_smallest_have_the_default_memory():
     old, new = {"name": "imp", "alpha": 0.6}, {"name": "imp", "alpha": 0.6, "smallest": "memory"}
     names = replay_metrics._name_strategies(
         [replay_metrics._get_strategy({"replay": one}) for one in (old, new)]
@@ -142,7 +142,7 @@ def test_records_from_before_the_smallest_probability_could_be_chosen_are_of_the
     assert names == ["imp", "imp"]
 
 
-def test_the_command_tells_it_in_words_tables_and_figures(study, capsys):
+def test_replay_command_writes_text_tables_and_figures(study, capsys):
     assert main(["study", "replay", str(study)]) == 0
     said = capsys.readouterr().out
     assert "Mean weight of the losses in each third of training" in said
@@ -181,13 +181,13 @@ def test_a_packed_file_has_the_same_effects_and_no_errors_of_priorities(study, t
     assert "Packed files have no traces: name the folder" in capsys.readouterr().err
 
 
-def test_without_another_replay_the_remedy_is_told(results, make_run, capsys):
+def test_study_with_one_replay_strategy_names_the_remedy(results, make_run, capsys):
     make_run()
     assert main(["study", "replay", str(results)]) == 2
     assert "every run replays uniformly. Train with replay=uniform,per" in capsys.readouterr().err
 
 
-def test_published_medians_are_not_medians_and_the_right_ones_are_told():
+def test_printed_medians_are_the_fourth_smallest_and_not_the_median():
     rows = [
         normalize_by_human(np.array(scores), *imp_paper.ATARI_RANDOM_HUMAN[game])
         for game, scores in imp_paper.IMP_ATARI_SCORES.items()
@@ -198,7 +198,7 @@ def test_published_medians_are_not_medians_and_the_right_ones_are_told():
     np.testing.assert_allclose(np.sort(table, axis=0)[4], imp_paper.IMP_PRINTED_MEDIANS, atol=0.4)
 
 
-def test_steps_until_a_score_count_those_who_never_reach_it():
+def test_steps_until_a_score_count_runs_that_never_reach_it():
     steps = np.array([1.0, 2.0, 3.0])
     curves = [(steps, np.array(returns)) for returns in ([0, 5, 9], [5, 0, 0], [0, 0, 0])]
     found = compute_steps_to_threshold(curves, 5.0)
@@ -230,7 +230,7 @@ def test_scores_of_the_paper_are_in_the_table_of_human_scores():
         (ablation.TOO_FEW_PAIRS, 1.0, INCONCLUSIVE),
     ],
 )
-def test_effects_have_one_word(verdict, difference, word):
+def test_effects_have_a_one_word_verdict(verdict, difference, word):
     result = types.SimpleNamespace(difference=difference)
     assert classify_effect(types.SimpleNamespace(verdict=verdict, result=result)) == word
 
@@ -410,7 +410,7 @@ def test_numbers_of_a_strategy_are_those_of_its_runs():
     assert found.effects[0].effects[0].pair.family.startswith("replay strategies on sb3's dqn")
 
 
-def test_a_gain_is_relative_to_the_size_of_the_other_score_where_there_is_one():
+def test_gain_is_relative_to_the_absolute_other_score():
     ours, per = make_seeds(0, [-5.0, -6.0, -9.0]), make_seeds(0, [-10.0, -12.0, -11.0])
     found = replay._compute_gain(ours, per, "imp")
     assert found.share == pytest.approx((13 / 3) / 11) and found.n == 3

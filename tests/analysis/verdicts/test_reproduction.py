@@ -54,7 +54,7 @@ def test_two_published_trials_have_a_spread_and_one_has_none(trials, sd):
 @pytest.mark.parametrize(
     ("shift", "word"), [(-500.0, "worse"), (0.0, "similar"), (30.0, "similar"), (500.0, "better")]
 )
-def test_the_words_tell_which_side_we_are_on(group_of, shift, word):
+def test_verdicts_state_the_direction_of_the_difference(group_of, shift, word):
     scores = TARGET.mean + shift + 100 * np.array([-1.0, -0.5, 0, 0.5, 1])
     item = judge_reproduction(group_of(scores), TARGET, VerdictOptions())
     assert (item.verdict_thesis_interval, item.verdict_two_sided_test) == (word, word)
@@ -69,9 +69,7 @@ def test_the_interval_of_the_thesis_needs_two_seeds(group_of, seeds, word):
 
 
 @pytest.mark.parametrize(("distance", "word"), [(0.97, "similar"), (0.99, "better")])
-def test_the_interval_of_two_seeds_is_half_of_196_percent_of_their_distance(
-    group_of, distance, word
-):
+def test_thesis_interval_of_two_seeds_is_98_percent_of_their_distance(group_of, distance, word):
     # The population's deviation of m - 1 and m + 1 is 1: the half-width is 1.96 / sqrt(2).
     scores = TARGET.mean + np.array([-1.0, 1.0]) + distance * 1.96 / math.sqrt(2) / 0.98
     scores = scores.astype(np.float32).astype(float)
@@ -94,7 +92,7 @@ def test_the_page_makes_no_finding_of_runs_that_stop_early(group_of, results):
     assert not found.findings and "stop before half of the published steps" in found.headline.text
 
 
-def test_the_thesis_form_is_its_interval(group_of):
+def test_thesis_verdict_uses_the_interval_of_the_thesis(group_of):
     scores = np.array([1500.0, 1600, 1700, 1800, 1650])
     half = 1.96 * scores.std() / math.sqrt(5)
     group = group_of(scores)
@@ -125,13 +123,13 @@ def test_with_a_published_spread_the_test_is_welchs(group_of, kind, factor):
     assert item.p == pytest.approx(theirs.pvalue)
 
 
-def test_one_seed_has_no_verdict_but_a_difference(group_of):
+def test_single_seed_has_a_difference_and_no_verdict(group_of):
     item = judge_reproduction(group_of([1500.0]), TARGET, VerdictOptions())
     assert (item.verdict_thesis_interval, item.verdict_two_sided_test) == ("", "")
     assert item.difference == pytest.approx(-300)
 
 
-def test_differences_in_kind_are_said(group_of):
+def test_differences_in_protocol_are_named(group_of):
     item = judge_reproduction(
         group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, VerdictOptions()
     )
@@ -167,7 +165,7 @@ def test_the_evaluation_nearest_to_the_published_step_is_used(steps, target):
     assert found.scores[0] == steps.index(at)
 
 
-def test_only_the_original_hyperparameters_are_held_against_the_papers(results, make_run):
+def test_only_original_hyperparameters_are_compared_with_the_papers(results, make_run):
     for hps in ("original", "sb3"):
         for seed in range(3):
             make_run(env="HalfCheetah-v4", hps=hps, seed=seed, score=1800 + seed)
@@ -184,7 +182,7 @@ def test_settings_without_complete_runs_have_no_verdict(results, make_run):
     assert judge_runs(load_runs(results), VerdictOptions()).reproduction == ()
 
 
-def test_what_is_not_known_of_a_published_number_is_said(group_of):
+def test_unknown_conditions_of_a_published_number_are_named(group_of):
     group = group_of([1500.0, 1600], env="mine:T")
     row = dataclasses.replace(TARGET, statistic="", version="", steps=10)
     assert find_reproduction_caveats(group, row) == (

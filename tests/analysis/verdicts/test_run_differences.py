@@ -57,7 +57,7 @@ def test_pairs_in_one_form_with_equal_values_are_the_same_algorithm(first, secon
     assert is_same_algorithm(first, second) is same
 
 
-def test_what_runs_lack_of_the_reference_form_is_listed():
+def test_missing_interventions_of_the_reference_form_are_listed():
     def remaining(framework, interventions=()):
         return list_remaining_differences(
             "sac", framework, make_group(framework, interventions).runs
@@ -99,7 +99,7 @@ def test_critics_that_see_other_units_are_not_the_same_algorithm(env):
 
 
 @pytest.mark.parametrize(("interval", "left"), [(1, ()), (2, ("targets-after-whole-interval",))])
-def test_unusual_values_add_what_only_they_need(interval, left):
+def test_unusual_values_add_differences_that_only_they_cause(interval, left):
     values = {"target_update_interval": interval}
     plain = make_group("sb3", SB3, values)
     assert list_remaining_differences("sac", "sb3", plain.runs) == left
@@ -167,7 +167,7 @@ def test_runs_need_known_equal_values_and_uniform_replay():
     assert not is_same_algorithm(first, dataclasses.replace(second, runs=(second.runs[0], odd)))
 
 
-def test_what_any_run_lacks_is_a_difference_of_all():
+def test_difference_of_one_run_is_a_difference_of_its_group():
     runs = [
         *make_group("sb3", {"critic-loss-x1"}).runs,
         *make_group("sb3", {"exact-squash-correction"}).runs,

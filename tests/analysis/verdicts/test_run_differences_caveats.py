@@ -92,7 +92,7 @@ def test_every_difference_that_was_not_intended_is_named_in_its_order():
     )
 
 
-def test_what_is_not_known_of_imported_runs_is_named():
+def test_unknown_settings_of_imported_runs_are_named():
     group = imported_group("a", ["2.0", "2.0", "2.0"], unknown=())
     assert caveats._describe_imported_runs(group) == "3 of 3 runs of a were imported"
     group.runs[0].imported = None

@@ -42,7 +42,7 @@ def brownian(repeats, checks=6, drift=0.0):
     return steps.cumsum(axis=0) / np.sqrt(np.arange(1, checks + 1))[:, None]
 
 
-def test_one_look_at_the_end_is_the_ordinary_test():
+def test_single_check_at_the_end_equals_the_fixed_test():
     assert compute_nominal_levels([30], 30, 0.05).item() == pytest.approx(0.05)
     assert compute_sequential_p([0.02], [30], 30) == pytest.approx(0.02, rel=1e-3)
 
@@ -55,7 +55,7 @@ def test_the_bounds_are_those_of_kim_and_demets():
 
 @pytest.mark.parametrize("alpha", [0.2, 0.05, 0.005])
 @pytest.mark.parametrize("sizes", [SIZES, (5, 30), (3, 4, 20, 22, 30)])
-def test_the_whole_level_is_spent_and_no_more(alpha, sizes):
+def test_exactly_the_whole_level_is_spent(alpha, sizes):
     repeats = 200_000
     rng = np.random.default_rng(1)
     steps = np.diff([0, *sizes])
@@ -67,7 +67,7 @@ def test_the_whole_level_is_spent_and_no_more(alpha, sizes):
     assert abs((compute_sequential_p(p, sizes, 30) < alpha).mean() - alpha) < error
 
 
-def test_one_sided_values_spend_the_level_too():
+def test_one_sided_p_values_spend_the_level():
     p = stats.norm.sf(brownian(100_000))
     assert abs((compute_one_sided_sequential_p(p, SIZES, 30) < 0.05).mean() - 0.05) < 0.003
 
@@ -81,7 +81,7 @@ def test_a_study_that_stops_half_way_has_spent_half():
 
 @given(p=st.lists(st.floats(1e-9, 1), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
-def test_another_look_never_takes_a_decision_back(p):
+def test_further_checks_never_reverse_a_decision(p):
     sizes = SIZES[: len(p)]
     values = [float(compute_sequential_p(p[: k + 1], sizes[: k + 1], 30)) for k in range(len(p))]
     assert values == sorted(values, reverse=True)
@@ -89,12 +89,12 @@ def test_another_look_never_takes_a_decision_back(p):
 
 
 @pytest.mark.parametrize("sizes", [(), (0, 5), (5, 5), (10, 5), (5, 35)])
-def test_looks_that_make_no_sense_are_refused(sizes):
+def test_invalid_check_sizes_are_refused(sizes):
     with pytest.raises(ValueError, match="must increase"):
         compute_sequential_p(np.ones(len(sizes)), sizes, 30)
 
 
-def test_looks_without_a_test_are_passed_over():
+def test_checks_without_a_test_are_skipped():
     assert compute_sequential_p([np.nan, 0.001], (5, 10), 30) < 0.01
     assert np.isnan(compute_sequential_p([np.nan, np.nan], (5, 10), 30))
 
@@ -105,7 +105,7 @@ def test_a_batch_must_fit(batch, most):
         SequentialSchedule(batch, most)
 
 
-def test_the_smallest_samples_freedom_is_never_too_much():
+def test_degrees_of_freedom_of_the_smallest_sample_are_conservative():
     rng = np.random.default_rng(0)
     first = stack_moments([compute_moments(rng.normal(size=5)) for _ in range(3)])
     second = stack_moments([compute_moments(rng.normal(size=9)) for _ in range(3)])
@@ -132,7 +132,7 @@ def test_far_tails_hold_with_unequal_deviations():
     assert careful < level
 
 
-def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
+def test_clear_difference_is_found_after_one_whole_batch():
     rng = np.random.default_rng(0)
     scores = {"a": 100 + rng.normal(0, 1, 12), "b": 1200 + rng.normal(0, 1, 12)}
     (item,) = judge_sequentially(
@@ -153,7 +153,7 @@ def test_a_clear_difference_is_found_early_and_a_whole_batch_is_waited_for():
     )
 
 
-def test_equal_frameworks_become_equivalent_or_stay_open_to_the_end():
+def test_equal_frameworks_are_equivalent_or_inconclusive_at_the_end():
     rng = np.random.default_rng(0)
     close = [group(name, 2000 + rng.normal(0, 10, 60)) for name in "ab"]
     (item,) = judge_sequentially(close, VerdictOptions(), SequentialSchedule(20, 60))
@@ -227,7 +227,7 @@ def test_the_script_makes_the_same_decisions_as_the_verdicts(script):
         assert found.p == pytest.approx(expected[i], rel=1e-9)
 
 
-def test_the_error_rate_is_kept_where_looking_without_precaution_triples_it(script):
+def test_sequential_test_controls_the_error_that_repeated_testing_triples(script):
     """Without the permutation test, which can only lower the rate."""
     repeats = 8000
     for first, second in script.NULLS.values():
@@ -239,14 +239,14 @@ def test_the_error_rate_is_kept_where_looking_without_precaution_triples_it(scri
         assert wrong < 0.05 + 2 * math.sqrt(0.05 * 0.95 / repeats)
 
 
-def test_the_error_rate_is_kept_over_a_family_and_for_equivalence(script):
+def test_error_rate_is_controlled_over_a_family_and_for_equivalence(script):
     slack = 2 * math.sqrt(0.05 * 0.95 / 3000)
     assert script.family(3000, (1, 2, 4)) < 0.05 + slack
     for draws in script.NULLS.values():
         assert script.false_equivalences(draws, 3000)[-1] < 0.05 + slack
 
 
-def test_the_tables_in_the_document_are_the_scripts_and_keep_the_level(script, tables):
+def test_document_tables_match_the_script_and_respect_the_level(script, tables):
     names, size = [name for name, _ in tables], 2 * len(script.NULLS)
     assert names[:size] == 2 * list(script.NULLS)
     for _, rates in tables[:size]:
@@ -258,7 +258,7 @@ def test_the_tables_in_the_document_are_the_scripts_and_keep_the_level(script, t
     assert gaps[1.0] == pytest.approx([100 * once, 100 * found, seeds], abs=2.5)
 
 
-def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
+def test_document_names_distributions_that_exceed_the_level(script, tables):
     """Equal means and unequal returns: one look at five seeds is enough to go wrong."""
     rates = dict(tables)["two-humped against steady"]
     rng = np.random.default_rng(7)
@@ -270,7 +270,7 @@ def test_where_the_level_is_not_kept_the_document_says_so(script, tables):
     assert single.mean() > 0.2
 
 
-def test_the_family_rates_in_the_document_keep_the_level():
+def test_family_rates_in_the_document_respect_the_level():
     text = (Path(__file__).parents[3] / "docs" / "reference" / "simulations.md").read_text()
     rates = re.findall(r"24 pairs.*?([\d.]+)%.*?([\d.]+)%", text.replace("\n", " "))
     assert len(rates) == 1

@@ -90,7 +90,7 @@ def test_the_interval_of_pairs_is_that_of_students_t():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_p_value_of_a_single_check_is_that_of_the_paired_t_test(sign):
+def test_p_of_a_single_check_equals_the_paired_t_test(sign):
     first, second = np.zeros(6), sign * np.array([0.3, 0.9, -0.2, 0.8, 0.4, 0.6])
     found = compute_paired_change(first, second, SequentialSchedule(6, 6))
     assert found.p == pytest.approx(stats.ttest_rel(second, first).pvalue, rel=1e-6)

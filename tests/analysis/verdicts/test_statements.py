@@ -78,7 +78,7 @@ def around(mean, sd, n):
     return mean + sd * values / values.std(ddof=1)
 
 
-def test_a_difference_of_means_needs_more_than_a_difference_of_distributions():
+def test_difference_of_means_needs_more_than_unequal_distributions():
     far = state(around(950, 10, 10), around(60, 10, 10))
     assert (far.verdict, far.statement.text) == ("different", DIFFERENT_IN_MEAN)
     near = state(around(950, 10, 10), around(800, 10, 10))
@@ -135,7 +135,7 @@ def test_rates_are_rounded_down(rate, text):
         (-16.3, NOT_SHOWN),  # far above random actions, and worse than doing nothing
     ],
 )
-def test_learned_is_above_doing_nothing_and_not_only_above_random_actions(mean, word):
+def test_learned_means_better_than_doing_nothing_and_random(mean, word):
     (item,) = judge_learning([group("a", around(mean, 0.5, 10), "Reacher-v4")], VerdictOptions())
     assert item.verdict == word
     assert {reference.name for reference in item.references} == {"do nothing", "random actions"}
@@ -153,7 +153,7 @@ def test_evaluations_at_step_0_are_the_untrained_policy(results, make_run):
     assert found.verdict == NOT_SHOWN  # far above random actions, but it was before training
 
 
-def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results, make_run):
+def test_failed_runs_get_the_bottom_score_in_a_separate_analysis(results, make_run):
     for framework, level in (("sb3", 900), ("cleanrl", 850)):
         for seed in range(5):
             failed = framework == "sb3" and seed < 2
@@ -183,7 +183,7 @@ def test_failed_runs_count_at_the_bottom_and_stand_beside_complete_ones(results,
     assert row.scores[0].with_failed is None
 
 
-def test_a_framework_of_which_all_runs_failed_has_a_line_of_its_own(results, make_run):
+def test_framework_whose_runs_all_failed_has_a_separate_line(results, make_run):
     for framework in ("sb3", "cleanrl"):
         for seed in range(4):
             status = "failed" if framework == "sb3" else "completed"
@@ -210,7 +210,7 @@ def test_only_learned_pairs_are_equivalent_in_a_headline(results, make_run, leve
     assert ("No pair of 1 is shown to have learned" in text) == (level < 0.5)
 
 
-def test_rare_runs_far_above_all_others_count_as_failed_ones_do():
+def test_rare_outliers_above_count_like_failures():
     item = state(around(500, 1, 20), around(500, 1, 20))
     assert item.statement.tolerated_failures == pytest.approx(0.2, abs=0.01)
     low = state(around(300, 1, 20), around(300, 1, 20))
@@ -341,9 +341,7 @@ def test_a_threshold_needs_the_score_of_a_solved_task(results, make_run):
         group_runs(load_runs(results), VerdictOptions(endpoint="steps-90"))
 
 
-def test_runs_below_the_threshold_are_counted_by_final_returns_with_failed_runs_too(
-    results, make_run
-):
+def test_failure_counts_use_final_returns_and_include_failed_runs(results, make_run):
     for seed in range(4):
         make_run(framework="sb3", seed=seed)
         make_run(framework="cleanrl", seed=seed)
@@ -358,7 +356,7 @@ def test_runs_below_the_threshold_are_counted_by_final_returns_with_failed_runs_
     assert treated["cleanrl"].final_group.scores is not None
 
 
-def test_other_rates_of_failure_do_not_make_an_inconclusive_pair_different_on_pages():
+def test_unequal_failure_rates_leave_pairs_inconclusive_on_pages():
     item = state([1000.0 - seed for seed in range(20)], [1000.0] * 12 + [5.0] * 8)
     text = dataclasses.replace(item.statement, text=DIFFERENT_IN_DISTRIBUTION)
     item = dataclasses.replace(item, verdict="inconclusive", statement=text)
@@ -391,7 +389,7 @@ def test_the_stratified_test_of_failure_rates_is_exact(strata):
     assert compute_stratified_fisher_p(*swapped) == pytest.approx(p)
 
 
-def test_a_suite_names_unequal_failure_rates_that_the_means_do_not_show():
+def test_suite_names_unequal_failure_rates_despite_equal_means():
     rng = np.random.default_rng(0)
     scales = {PENDULUM: (25.67, 1000.0), "Pendulum-v1": (-1215.76, 0.0)}
     groups = []
@@ -406,7 +404,7 @@ def test_a_suite_names_unequal_failure_rates_that_the_means_do_not_show():
     assert item.p_failures < 0.001 and item.statement == UNEQUAL_FAILURES
 
 
-def test_failed_trainings_stand_beside_the_verdict_of_a_suite():
+def test_suite_verdict_has_a_second_one_with_failed_runs():
     groups = [
         dataclasses.replace(item, failed=6 if item.framework == "b" else 0) for item in suite(30)
     ]
@@ -434,7 +432,7 @@ def test_a_framework_that_failed_in_all_runs_is_judged_over_tasks(results, make_
     assert "over 2 tasks together, 1 pair: 1 different" in text
 
 
-def test_under_library_defaults_a_framework_that_failed_in_all_runs_has_a_line(results, make_run):
+def test_framework_that_failed_under_library_defaults_has_a_line(results, make_run):
     for seed in range(5):
         make_run(framework="sb3", hps="sb3", seed=seed, score=450 + seed)
         make_run(framework="cleanrl", hps="cleanrl", seed=seed, status="failed")
@@ -581,7 +579,7 @@ def test_a_difference_is_of_the_means_strictly_below_the_level():
     assert words == [DIFFERENT_IN_DISTRIBUTION, DIFFERENT_IN_MEAN]
 
 
-def test_the_rates_of_several_conditions_are_named_from_the_least_to_the_largest():
+def test_tolerated_failure_rates_are_stated_as_a_range():
     def make(rate, text="equivalent unless more than"):
         return PairStatement(text, 1.0, rate)
 

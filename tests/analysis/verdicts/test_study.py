@@ -58,7 +58,7 @@ def make_ranking(variant, *algorithms):
     return types.SimpleNamespace(study="s", algorithms=algorithms, variant=variant)
 
 
-def test_side_experiments_are_apart_from_the_main_variant():
+def test_side_experiments_are_separated_from_the_main_variant():
     pairs = make_item(MAIN), make_item(SIDE), make_item(OWN)
     defaults = make_item(DEFAULTS), make_item(dataclasses.replace(DEFAULTS, variant="w"))
     rankings = make_ranking("v", "ppo", "sac"), make_ranking("w", "ppo")
@@ -132,7 +132,7 @@ def test_parts_and_variants_have_their_settings_pairs_and_names():
     assert found.groups is verdicts.group_by_key and found.means_with_failed_runs == {}
 
 
-def test_frameworks_of_a_setting_are_those_with_a_run_or_a_failed_one_beside_it():
+def test_setting_lists_frameworks_with_a_complete_or_failed_run():
     groups = [make_group(MAIN, "sb3", 2), make_group(MAIN, "skrl", 0), make_group(SIDE, "skrl", 0)]
     groups += [make_group(OWN, "sb3", 2)]
     treated = [dataclasses.replace(one, scores=None) for one in groups]

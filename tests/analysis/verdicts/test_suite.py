@@ -53,7 +53,7 @@ def make_groups():
     ]
 
 
-def test_a_suite_has_the_tasks_of_all_frameworks_with_two_runs_in_two_tasks():
+def test_suite_has_tasks_with_two_runs_of_every_framework():
     (sample,) = collect_suites(make_groups(), OPTIONS)
     assert (sample.key, sample.tasks) == (KEY, ("A-v1", "B-v1"))
     assert sample.left_out == (
@@ -158,7 +158,7 @@ def make_learned(framework, env, hps="original", is_learned=True):
         ((0.01, math.nan, 0.02), math.nan, "inconclusive"),
     ],
 )
-def test_all_are_alike_if_the_least_alike_pair_is(values, p, word):
+def test_all_frameworks_are_equivalent_if_the_worst_pair_is(values, p, word):
     names = [("b", "a"), ("b", "c"), ("a", "c")]
     pairs = [make_pair(*two, value) for two, value in zip(names, values, strict=True)]
     suites = [make_suite(*two, value) for two, value in zip(names, values, strict=True)]

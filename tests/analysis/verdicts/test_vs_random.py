@@ -41,7 +41,7 @@ def group(scores, env="Pendulum-v1"):
         ((400, 400, 400), "better than random"),  # nor have equal ones, but random actions do
     ],
 )
-def test_scores_are_held_against_random_actions(offsets, verdict):
+def test_scores_are_compared_with_random_actions(offsets, verdict):
     (item,) = judge_vs_random(
         [group(RANDOM.mean + np.array(offsets, dtype=float))], VerdictOptions()
     )
@@ -59,7 +59,7 @@ def test_the_interval_has_the_seeds_degrees_of_freedom():
     assert item.p == pytest.approx(2 * stats.t.sf(gap / error, 3))
 
 
-def test_only_what_was_measured_on_this_version_of_the_task_counts():
+def test_only_references_of_this_task_version_count():
     assert (
         judge_vs_random(
             [group([1.0, 2.0], "Pendulum-v0"), group([1.0], "Unknown-v1")], VerdictOptions()
@@ -94,7 +94,7 @@ def make_measured_group(scores, episodes):
     return ScoreGroup(cell, "sb3", compute_moments(scores), 0.0, scores, runs, 5, 5, (100,))
 
 
-def test_what_was_measured_with_runs_is_pooled_over_all_episodes():
+def test_references_measured_by_runs_pool_all_episodes():
     episodes = np.random.default_rng(0).normal(size=(5, 4))
     group = make_measured_group([10.0, 11, 12, 13, 14], episodes)
     (found,) = find_references(group.cell, group.runs)
