@@ -22,7 +22,7 @@ def test_agents_see_four_grey_frames_of_bytes():
     assert env.unwrapped.ale.getEpisodeFrameNumber() == before + 4
 
 
-def test_game_that_waits_for_fire_has_begun_after_a_reset():
+def test_game_that_waits_for_fire_is_started_by_reset():
     env = make_task_env(GAME)
     env.reset(seed=0)
     lives, left = env.unwrapped.ale.lives(), 60
@@ -32,7 +32,7 @@ def test_game_that_waits_for_fire_has_begun_after_a_reset():
     assert left
 
 
-def test_training_learns_of_lives_and_signs_and_counts_whole_games():
+def test_training_uses_life_ends_and_sign_rewards_and_counts_whole_games():
     games, steps = [], []
     env = make_training_env(
         GAME,

@@ -103,7 +103,7 @@ def test_reset_leaves_nothing_of_earlier_episodes(env_id):
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v4", "Humanoid-v4"])
-def test_resting_copy_keeps_its_observation_and_earns_nothing(env_id):
+def test_finished_environment_repeats_its_observation_with_reward_0(env_id):
     lockstep = make_batched_env(env_id, 2)
     first = lockstep.reset([0, 1]).copy()
     actions = np.ones((2, make_task_env(env_id).action_space.shape[0]), np.float32)
@@ -114,7 +114,7 @@ def test_resting_copy_keeps_its_observation_and_earns_nothing(env_id):
     assert rewards[0] != 0 == rewards[1]
 
 
-def test_simulation_that_diverges_goes_on_as_in_gymnasium(monkeypatch):
+def test_diverging_simulation_continues_as_in_gymnasium(monkeypatch):
     # MuJoCo warns, and starts over from the state in the model's file.
     task = type(make_task_env("HalfCheetah-v4").unwrapped)
     reset = task.reset_model
@@ -130,7 +130,7 @@ def test_simulation_that_diverges_goes_on_as_in_gymnasium(monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["kwargs", "wrapper", "entry_point"])
-def test_task_that_is_not_gymnasiums_own_is_stepped_by_gymnasium(change, monkeypatch):
+def test_user_task_is_stepped_by_gymnasium(change, monkeypatch):
     own = gymnasium.spec("HalfCheetah-v4")
     options = {"entry_point": own.entry_point, "max_episode_steps": 20}
     if change == "kwargs":
@@ -186,7 +186,7 @@ MUJOCO_TASKS = [name for name in HERE if find_mujoco_task(gymnasium.spec(name))]
 
 
 @pytest.mark.parametrize("env_id", MUJOCO_TASKS)
-def test_outcomes_equal_gymnasiums_in_states_that_play_seldom_reaches(env_id, monkeypatch):
+def test_outcomes_equal_gymnasium_in_rare_states(env_id, monkeypatch):
     env, task = make_task_env(env_id).unwrapped, find_mujoco_task(gymnasium.spec(env_id))
     env.reset(seed=0)
     views = {"qpos": env.data.qpos, "qvel": env.data.qvel, **task.extras(env.data)}

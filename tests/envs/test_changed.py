@@ -32,13 +32,13 @@ def play(env, steps):
     return observations, -rewards, [answer[2] for answer in answers]
 
 
-def test_repeat_answers_with_the_step_before_and_leaves_ends_as_they_are():
+def test_repeat_returns_the_previous_step_and_leaves_ends_unchanged():
     observations, rewards, ends = play(ReplayedAnswer(CountedSteps(), "repeat"), 15)
     assert list(observations) == list(rewards) == [1, *range(1, 15)]
     assert [i + 1 for i, end in enumerate(ends) if end] == [7, 14]
 
 
-def test_random_answers_are_of_one_of_the_last_thousand_steps_and_mangled_ones_of_two():
+def test_random_answers_use_one_of_1000_last_steps_and_mangled_ones_two():
     observations, rewards, _ = play(ReplayedAnswer(CountedSteps(), "random"), 3000)
     assert np.array_equal(observations, rewards)
     ages = np.arange(1, 3001) - observations
@@ -47,7 +47,7 @@ def test_random_answers_are_of_one_of_the_last_thousand_steps_and_mangled_ones_o
     assert np.mean(observations == rewards) < 0.05
 
 
-def test_noise_of_rewards_is_in_proportion_and_seeded():
+def test_reward_noise_is_proportional_and_seeded():
     rewards = play(NoisyReward(CountedSteps(), 0.1), 3000)[1]
     noise = rewards / np.arange(1, 3001) - 1
     assert noise.mean() == pytest.approx(0, abs=0.01) and noise.std() == pytest.approx(

@@ -35,7 +35,7 @@ def pictures(monkeypatch):
     _read_task.cache_clear()
 
 
-def test_nothing_is_lost_and_channels_come_first():
+def test_image_values_are_unchanged_and_channels_come_first():
     env = make_task_env(IMAGE_ENV_ID)
     shown, _ = env.reset(seed=0)
     inside, _ = env.env.reset(seed=0)
@@ -60,7 +60,7 @@ def test_other_images_are_refused_with_a_remedy(pictures, space):
 
 
 @pytest.mark.parametrize("env_id", IMAGE_TASK_IDS)
-def test_game_is_upstreams_own_step_by_step(env_id):
+def test_game_equals_upstream_at_every_step(env_id):
     minatar = pytest.importorskip("minatar")
     task, env = load_task(env_id), make_task_env(env_id)
     name = env.unwrapped.game.game_name()
@@ -82,7 +82,7 @@ def test_game_is_upstreams_own_step_by_step(env_id):
         assert (reward, ended, truncated) == (*game.act(choices[choice]), False)
 
 
-def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
+def test_evaluation_episodes_do_not_depend_on_each_other():
     pytest.importorskip("minatar")
     seeds, active = range(40), np.ones(40, bool)
     fresh, used = make_batched_env(BREAKOUT, 40), make_batched_env(BREAKOUT, 40)
@@ -112,7 +112,7 @@ def test_game_is_drawn_as_other_tasks_are():
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3
 
 
-def test_game_without_its_package_says_what_brings_it(monkeypatch):
+def test_missing_game_package_error_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "minatar.gym", None)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})

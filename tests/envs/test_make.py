@@ -85,12 +85,12 @@ def test_task_table_agrees_with_gymnasium(env_id):
     assert task.max_episode_steps == (env.spec.max_episode_steps or 0)
 
 
-def test_tasks_of_the_thesis_are_there():
+def test_tasks_of_the_thesis_exist():
     assert {"HalfCheetah-v4", "Hopper-v4", "Walker2d-v4", "Ant-v4", "Swimmer-v4"} < set(TASK_IDS)
 
 
 @pytest.mark.filterwarnings("error::DeprecationWarning")
-def test_version_4_is_made_without_a_notice():
+def test_version_4_causes_no_deprecation_warning():
     assert make_task_env("HalfCheetah-v4").spec.id == "HalfCheetah-v4"
 
 
@@ -99,7 +99,7 @@ def test_unknown_task_is_named():
         make_task_env("Hoppper-v4")
 
 
-def test_task_whose_own_code_fails_is_named(register):
+def test_task_whose_code_raises_is_named(register):
     def fail(**options):
         raise ImportError("a library is missing")
 
@@ -133,13 +133,13 @@ def test_task_that_cannot_be_used_is_refused(register, name, options, message):
         load_task(f"{name}-v0")
 
 
-def test_task_with_discrete_actions_has_choices():
+def test_discrete_task_has_a_number_of_choices():
     task = load_task("CartPole-v1")
     assert (task.actions, task.choices, task.action_low) == ("discrete", 2, ())
 
 
 @pytest.mark.parametrize("wrappers", ["none", "normalized"])
-def test_hooks_tell_of_the_tasks_own_steps_and_returns(wrappers):
+def test_hooks_report_unwrapped_steps_and_returns(wrappers):
     steps, episodes = [], []
     env = training_env(
         wrappers,
@@ -157,7 +157,7 @@ def test_hooks_tell_of_the_tasks_own_steps_and_returns(wrappers):
     ]
 
 
-def test_step_is_told_before_it_is_taken():
+def test_step_hook_is_called_before_the_step():
     env = training_env(before_step=lambda: times.append(env.unwrapped.data.time))
     times = []
     play(env, 2)
@@ -192,7 +192,7 @@ def test_frozen_normalizer_gives_what_the_wrappers_would():
     assert (normalize(task_own * 1e6).astype(np.float32) <= NORMALIZATION_CLIP).all()
 
 
-def test_frozen_normalizer_neither_follows_nor_disturbs_training():
+def test_frozen_normalizer_is_independent_of_training():
     env, undisturbed = training_env("normalized"), training_env("normalized")
     batch = np.random.default_rng(0).normal(size=(5, 11))
     play(env, 15)
@@ -210,7 +210,7 @@ def test_frozen_normalizer_is_the_identity_without_wrappers():
     assert (make_frozen_normalizer(training_env())(batch) == batch).all()
 
 
-def test_environments_that_share_statistics_normalize_alike():
+def test_environments_that_share_statistics_normalize_identically():
     first, other = training_env("normalized"), training_env("normalized")
     share_statistics(first, other)
     batch = np.random.default_rng(0).normal(size=(5, 11))
@@ -219,7 +219,7 @@ def test_environments_that_share_statistics_normalize_alike():
         assert (make_frozen_normalizer(first)(batch) == make_frozen_normalizer(other)(batch)).all()
 
 
-def test_an_unknown_argument_of_a_task_names_the_nearest_and_all_it_takes():
+def test_unknown_task_argument_error_names_the_closest_and_all_arguments():
     with pytest.raises(TaskError, match=r"env\.kwargs\.gg=3 .* env\.kwargs\.g\? It takes g\."):
         make_task_env("Pendulum-v1", gg=3)
 

@@ -15,7 +15,7 @@ from parallax.envs.tasks import MEMORY_TASK_IDS, TaskError, load_task, make_task
         ("PendulumHidden-v0", "Pendulum-v1", [0, 1], np.array([0.5], np.float32)),
     ],
 )
-def test_hidden_velocities_are_all_that_differs(hidden, whole, seen, action):
+def test_masked_task_differs_only_in_hidden_velocities(hidden, whole, seen, action):
     ours, theirs = make_task_env(hidden), gymnasium.make(whole)
     np.testing.assert_array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0][seen])
     assert ours.spec.max_episode_steps == theirs.spec.max_episode_steps
@@ -28,7 +28,7 @@ def test_hidden_velocities_are_all_that_differs(hidden, whole, seen, action):
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])
-def test_chain_shows_its_cue_once_and_asks_at_its_end(length):
+def test_memory_chain_shows_its_cue_once_and_rewards_it_at_the_end(length):
     env = make_task_env(f"MemoryChain-{length}-v0")
     cues = set()
     for seed in range(8):
@@ -45,7 +45,7 @@ def test_chain_shows_its_cue_once_and_asks_at_its_end(length):
     assert cues == {-1, 1}
 
 
-def test_no_policy_without_memory_is_worth_more_than_a_coin():
+def test_memory_chain_observations_do_not_reveal_the_cue():
     # Where it is asked, the observation is the same whatever the cue was.
     env, seen = make_task_env("MemoryChain-5-v0"), set()
     for seed in range(8):
@@ -57,7 +57,7 @@ def test_no_policy_without_memory_is_worth_more_than_a_coin():
 
 
 @pytest.mark.parametrize("env_id", MEMORY_TASK_IDS)
-def test_tasks_step_together_as_others_do(env_id):
+def test_memory_tasks_step_in_batches(env_id):
     task = load_task(env_id)
     copies = make_batched_env(env_id, 3)
     assert copies.reset([1, 2, 3]).shape == (3, 2)

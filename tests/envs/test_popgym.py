@@ -11,7 +11,7 @@ CARDS = "popgym-RepeatPreviousEasy-v0"
 """A card's suit at each step; to be named is that of four steps ago."""
 
 
-def test_cards_are_shown_one_hot_and_the_right_suit_pays():
+def test_cards_are_one_hot_and_the_right_suit_is_rewarded():
     pytest.importorskip("popgym")
     task, env = load_task(CARDS), make_task_env(CARDS)
     assert (task.observation_size, task.choices) == (4, 4)
@@ -25,7 +25,7 @@ def test_cards_are_shown_one_hot_and_the_right_suit_pays():
     assert total == pytest.approx(1.0)  # the most that can be had
 
 
-def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
+def test_evaluation_episodes_do_not_depend_on_each_other():
     pytest.importorskip("popgym")
     fresh, used = make_batched_env(CARDS, 3), make_batched_env(CARDS, 3)
     used.reset([7, 8, 9])
@@ -46,7 +46,7 @@ def test_episode_of_an_evaluation_does_not_hang_on_the_one_before():
         ("popgym-PositionOnlyCartPoleEasy-v0", 2),  # as it is
     ],
 )
-def test_other_observations_are_known(env_id, size):
+def test_all_observation_types_are_encoded(env_id, size):
     pytest.importorskip("popgym")
     assert load_task(env_id).observation_size == size
 
@@ -57,7 +57,7 @@ def test_several_choices_at_once_are_refused():
         load_task("popgym-BattleshipEasy-v0")
 
 
-def test_task_without_its_package_says_what_brings_it(monkeypatch):
+def test_missing_task_package_error_names_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "popgym", None)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", {})
     monkeypatch.setattr(gymnasium, "registry", {})

@@ -24,14 +24,14 @@ def gaussian(generator):
     return mean + std * generator.normal(size=(ROWS, ACTIONS)), mean, std
 
 
-def test_log_probability_of_a_gaussian_is_scipys(generator):
+def test_gaussian_log_probability_equals_scipys(generator):
     x, mean, std = gaussian(generator)
     expected = stats.norm(mean, std).logpdf(x).sum(axis=1)
     np.testing.assert_allclose(formulas.compute_normal_log_prob(x, mean, std), expected)
 
 
 @pytest.mark.parametrize("half", [1.0, 0.4, 3.0])
-def test_log_probability_of_a_squashed_action_is_torchs(generator, half):
+def test_squashed_log_probability_equals_torchs(generator, half):
     x, mean, std = gaussian(generator)
     x, mean, std = (torch.as_tensor(array) for array in (x, mean, std))
     steps = [TanhTransform(cache_size=1), AffineTransform(0.5, half, cache_size=1)]
@@ -73,7 +73,7 @@ def test_smoothed_action_by_hand():
     np.testing.assert_allclose(action, [[0.6], [3.0]])
 
 
-def test_advantages_are_torchrls(generator):
+def test_advantages_equal_torchrls(generator):
     rewards, values, following = generator.normal(size=(3, ROWS))
     ended = generator.random(ROWS) < 0.3
     terminated = ended & (generator.random(ROWS) < 0.5)
@@ -107,12 +107,12 @@ def test_advantages_by_hand():
     np.testing.assert_allclose(found, [1.0, 0.0, 1.0])
 
 
-def test_standardised_advantages_are_scipys(generator):
+def test_standardized_advantages_equal_scipys(generator):
     x = generator.normal(size=ROWS)
     np.testing.assert_allclose(formulas.standardize_advantages(x), stats.zscore(x), rtol=1e-6)
 
 
-def test_surrogate_slope_is_autograds(generator):
+def test_surrogate_slope_equals_autograd(generator):
     advantages, clip = generator.normal(size=ROWS), 0.2
     log_ratio = torch.as_tensor(0.4 * generator.normal(size=ROWS)).requires_grad_()
     ratio, weight = log_ratio.exp(), torch.as_tensor(advantages)
@@ -122,7 +122,7 @@ def test_surrogate_slope_is_autograds(generator):
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
 
-def test_clipped_value_slope_is_autograds(generator):
+def test_clipped_value_slope_equals_autograd(generator):
     old, returns, clip = generator.normal(size=ROWS), generator.normal(size=ROWS), 0.2
     values = torch.as_tensor(old + 0.4 * generator.normal(size=ROWS)).requires_grad_()
     before, goal = torch.as_tensor(old), torch.as_tensor(returns)
@@ -133,7 +133,7 @@ def test_clipped_value_slope_is_autograds(generator):
     assert 0 < np.count_nonzero(found == 0) < ROWS
 
 
-def test_entropy_of_a_gaussian_is_torchs():
+def test_gaussian_entropy_equals_torchs():
     log_std = np.array([-0.5, 0.0, 1.2])
     distribution = Independent(Normal(torch.zeros(3), torch.exp(torch.as_tensor(log_std))), 1)
     assert formulas.compute_gaussian_entropy(log_std) == pytest.approx(
@@ -148,7 +148,7 @@ def test_divergence_estimate_approaches_scipys_entropy(generator):
     assert formulas.estimate_kl(log_ratio) == pytest.approx(stats.entropy(old, new), rel=0.02)
 
 
-def test_adam_steps_are_torchs(generator):
+def test_adam_steps_equal_torchs(generator):
     weights = torch.zeros(ROWS, dtype=torch.float64, requires_grad=True)
     optimizer, adam = torch.optim.Adam([weights], lr=0.01, eps=1e-5), formulas.ReferenceAdam()
     for _ in range(5):
@@ -168,7 +168,7 @@ def test_rescaling_by_hand():
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 1.0])
-def test_rescaling_is_torchrls(generator, epsilon):
+def test_rescaling_equals_torchrls(generator, epsilon):
     x = generator.normal(size=ROWS) * 10.0 ** generator.integers(-3, 5, size=ROWS)
     h, inverse = (
         f(torch.as_tensor(x), epsilon).numpy() for f in (signed_hyperbolic, signed_parabolic)
@@ -199,7 +199,7 @@ def test_priority_weights_and_shares_by_hand():
     np.testing.assert_allclose(values, [[4.0, 6.0]])
 
 
-def test_memory_is_torchs(generator):
+def test_recurrent_cell_equals_torchs(generator):
     layer = torch.nn.LSTM(ACTIONS, 5, dtype=torch.float64)
     parts = {"input": "ih", "state": "hh"}
     weights = {

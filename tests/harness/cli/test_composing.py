@@ -73,14 +73,14 @@ def test_values_that_a_study_computes_can_be_set_on_the_command_line():
         assert check(loader, master, [["+demo_stepz.ppo=4096"]]) == "refused"
 
 
-def test_runs_are_those_that_hydra_composes_one_by_one():
+def test_runs_equal_single_compositions_by_hydra():
     with sweep(overrides=["seed=1,2"]) as (loader, master):
         specs = check(loader, master, JOBS)
     assert [spec.seed for spec in specs] == [3, 4, 4, 3, 5]
     assert [spec.evaluation_seed for spec in specs[3:]] == [3, 5]
 
 
-def test_slash_in_the_name_of_a_task_is_no_place_of_its_own():
+def test_slash_in_a_task_name_creates_no_config_package():
     names = ["CartPole-v1", "MinAtar/Breakout-v1", "MinAtar/Freeway-v1"]
     jobs = [["algorithm=dqn", "hps=sb3", f"env={name}"] for name in names]
     with sweep(overrides=["seed=1,2"]) as (loader, master):
@@ -88,7 +88,7 @@ def test_slash_in_the_name_of_a_task_is_no_place_of_its_own():
         assert outcome(lambda: check(loader, master, [["env=MinAtar/Nothing-v1"]])) == "refused"
 
 
-def test_a_value_may_replace_a_reference_of_a_study_to_its_own_table(tmp_path):
+def test_value_may_replace_an_interpolation_of_a_study(tmp_path):
     own = tmp_path / "study" / "mine.yaml"
     own.parent.mkdir()
     own.write_text(
@@ -155,18 +155,18 @@ def check_random_sweeps(count):
     check_sweep()
 
 
-def test_random_sweeps_are_those_that_hydra_composes():
+def test_random_sweeps_equal_those_of_hydra():
     check_random_sweeps(4)
 
 
 @pytest.mark.long
-def test_many_random_sweeps_are_those_that_hydra_composes():
+def test_many_random_sweeps_equal_those_of_hydra():
     check_random_sweeps(40)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("word", REST)
-def test_each_further_word_is_composed_as_hydra_does(word):
+def test_each_further_override_is_composed_as_by_hydra(word):
     jobs = product(["framework=sb3", "framework=cleanrl"], ["env=Ant-v4", "env=Hopper-v4"], [word])
     with sweep(overrides=["seed=1,2"]) as (loader, master):
         check(loader, master, jobs)
@@ -199,7 +199,7 @@ ALSO = ("writes to the task", "chooses into the task", "refers to a choice", "re
         for name, text in STUDIES.items()
     ],
 )
-def test_studies_of_users_are_composed_as_hydra_does(text, conf):
+def test_user_studies_are_composed_as_by_hydra(text, conf):
     name = "" if "study:" in text else "\nstudy: {name: own}"
     (conf / "study" / "own.yaml").write_text(f"# @package _global_\n{text}{name}\n")
     frameworks, envs = ["framework=sb3", "framework=cleanrl"], ["env=Ant-v4", "env=Hopper-v4"]
@@ -232,7 +232,7 @@ TASKS = [
         *(pytest.param(text, "by searchpath", marks=pytest.mark.long) for text in TASKS[1:]),
     ],
 )
-def test_tasks_of_users_are_composed_as_hydra_does(text, found, conf, tmp_path):
+def test_user_tasks_are_composed_as_by_hydra(text, found, conf, tmp_path):
     place = conf if found == "in front" else tmp_path / "further"
     (place / "env").mkdir(parents=True)
     (place / "env" / "Ant-v4.yaml").write_text(text)

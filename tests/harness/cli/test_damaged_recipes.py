@@ -49,7 +49,7 @@ def test_damaged_recipe_is_named_by_file_and_line(damaged):
     assert read_recipe("td3", "sb3") and read_recipe("ppo", "sbx")
 
 
-def test_other_recipes_can_be_chosen_and_the_damaged_one_says_why_not(damaged, monkeypatch):
+def test_damaged_recipe_is_refused_and_other_recipes_work(damaged, monkeypatch):
     stored = {}
     store = lambda self, group, name, **rest: stored.update({f"{group}/{name}": rest})  # noqa: E731
     monkeypatch.setattr(ConfigStore, "store", store)
@@ -66,7 +66,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("kind", [*DAMAGED, *UNFIT])
-def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, kind, monkeypatch):
+def test_damaged_file_of_a_user_folder_is_named_if_used(tmp_path, kind, monkeypatch):
     content, message = (DAMAGED | UNFIT)[kind]
     file = tmp_path / "hyperparameters" / "td3" / "sbx.yaml"
     file.parent.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_damaged_file_of_a_folder_of_ones_own_is_named_if_it_is_used(tmp_path, k
         ),
     ],
 )
-def test_line_of_a_folder_of_ones_own_that_sets_a_wrong_value_is_named(
+def test_line_of_a_user_folder_with_a_wrong_value_is_named(
     tmp_path, line, words, said, monkeypatch
 ):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")

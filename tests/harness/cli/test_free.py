@@ -17,7 +17,7 @@ def folder(tmp_path):
     return folder
 
 
-def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path, capsys):
+def test_lock_of_another_machine_is_removed_and_its_owner_named(folder, tmp_path, capsys):
     lease = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
     (folder / "progress.json").write_text('{"step": 5, "time": 1e300, "period": 1e300}')
     assert assess_run(folder, None).state == "running"  # nobody can tell from here
@@ -29,21 +29,21 @@ def test_lease_of_another_machine_is_ended_and_its_owner_named(folder, tmp_path,
         lease.write("result", lambda file: None)
 
 
-def test_living_process_of_this_machine_keeps_its_lease(folder, capsys):
+def test_lock_of_a_live_local_process_is_not_removed(folder, capsys):
     with recorded.hold(folder) as lease:
         assert main(["run", "unlock", str(folder), "--yes"]) == 1
         assert f"kill {os.getpid()}" in capsys.readouterr().out
         lease.write("result", lambda file: None)
 
 
-def test_nothing_is_done_where_nobody_can_be_asked(folder, capsys):
+def test_unlock_without_a_terminal_requires_yes(folder, capsys):
     recorded.hold(folder, machine="elsewhere")
     assert main(["run", "unlock", str(folder)]) == 2
     assert "--yes" in capsys.readouterr().err and read_lock_owner(folder) is not None
     assert main(["run", "unlock", str(folder / "nowhere")]) == 2
 
 
-def test_what_a_terminal_would_act_on_is_shown_as_text(folder, tmp_path, capsys):
+def test_control_characters_of_lock_owners_are_escaped(folder, tmp_path, capsys):
     recorded.hold(folder, machine="elsewhere", host="\x1b[2Jnode", pid=1)
     (tmp_path / "link").symlink_to(folder)
     assert main(["run", "unlock", str(tmp_path), "--yes"]) == 0
@@ -52,7 +52,7 @@ def test_what_a_terminal_would_act_on_is_shown_as_text(folder, tmp_path, capsys)
     assert "Links are not followed" in said.err
 
 
-def test_nobody_answering_is_a_no(folder, monkeypatch):
+def test_unanswered_question_counts_as_no(folder, monkeypatch):
     def end(question):
         raise EOFError
 
@@ -62,7 +62,7 @@ def test_nobody_answering_is_a_no(folder, monkeypatch):
     assert main(["run", "unlock", str(folder)]) == 1 and read_lock_owner(folder) is not None
 
 
-def test_lease_that_cannot_be_ended_keeps_no_other(folder, tmp_path, capsys, monkeypatch):
+def test_lock_that_cannot_be_removed_does_not_stop_others(folder, tmp_path, capsys, monkeypatch):
     other = recorded.complete_run(tmp_path, seed=1)
     for one in (folder, other):
         recorded.hold(one, machine="elsewhere")

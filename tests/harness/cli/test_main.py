@@ -26,7 +26,7 @@ def python(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
-def test_commands_are_few_and_each_is_there_once():
+def test_commands_are_unique_and_at_most_the_limit():
     words = [command.words for command in cli.COMMANDS]
     assert len(words) == len(set(words)) <= MAX_COMMANDS
     assert {command.group for command in cli.COMMANDS} == {"", *cli.GROUPS}
@@ -63,7 +63,7 @@ def test_every_command_describes_its_options(command):
 
 
 @pytest.mark.parametrize(("old", "new"), cli.OLD_COMMANDS.items())
-def test_earlier_spellings_go_on_working(old, new):
+def test_old_command_names_still_work(old, new):
     assert cli.find_command(old.split()) is None
     words = cli.replace_old_command([*old.split(), "--help"])
     assert words == [*new.split(), "--help"]
@@ -73,7 +73,7 @@ def test_earlier_spellings_go_on_working(old, new):
     assert set(options) <= known.keys()
 
 
-def test_two_studies_are_packed_by_the_earlier_spelling():
+def test_two_studies_are_packed_by_the_old_command_name():
     words = cli.replace_old_command(["study", "merge", "a.parquet", "b", "--study", "one"])
     command = cli.find_command(words)
     parsed = cli.make_parser(command).parse_args(words[len(command.words.split()) :])
@@ -156,14 +156,14 @@ def test_help_of_train_explains_every_setting_and_study(capsys):
         (["compare", "no-such-folder"], "no-such-folder: no such folder"),
     ],
 )
-def test_an_error_is_one_sentence(words, message, capsys):
+def test_errors_are_one_sentence(words, message, capsys):
     assert cli.main(words) == 2
     error = capsys.readouterr().err
     assert error.startswith("Error: ") and message in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [[], ["train"]])
-def test_nothing_is_trained_without_a_word(words, tmp_path):
+def test_train_without_arguments_trains_nothing(words, tmp_path):
     result = python("-m", "parallax", *words)
     assert result.returncode == 2 and "train" in result.stdout
     assert not (tmp_path / "cwd" / "results").exists()

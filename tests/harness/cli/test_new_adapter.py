@@ -111,7 +111,7 @@ def test_skeleton_is_typed(checkout):
 
 
 @pytest.mark.parametrize("name", ["Stranger", "2nd", "a-b", "class", "", "x" * 21, "../x"])
-def test_names_that_cannot_be_are_refused(name, original):
+def test_invalid_names_are_refused(name, original):
     before = snapshot(original)
     with pytest.raises(SpecError, match=re.escape(f"NAME={name} must be")):
         new_adapter.create_adapter(name, original)
@@ -119,7 +119,7 @@ def test_names_that_cannot_be_are_refused(name, original):
 
 
 @pytest.mark.parametrize("name", ["sb3", "original"])
-def test_names_of_frameworks_and_recipes_are_taken(name, original, capsys):
+def test_existing_framework_and_recipe_names_are_refused(name, original, capsys):
     assert main(["new", "adapter", name, "--in", str(original)]) == 2
     assert f"Error: NAME={name} is taken" in capsys.readouterr().err
 
@@ -138,7 +138,7 @@ def test_nothing_is_overwritten(checkout):
     assert snapshot(checkout) == before
 
 
-def test_nothing_is_half_written(checkout, monkeypatch):
+def test_failed_generation_leaves_no_files(checkout, monkeypatch):
     before, folders = snapshot(checkout), set(checkout.rglob("*/"))
     written = []
 

@@ -176,7 +176,7 @@ def test_recipes_have_the_fields_and_each_value_is_still_to_do(checkout):
         ("fresh", ["nobody"], "--frameworks nobody has no adapters/nobody/settings.py"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(checkout, name, frameworks, message):
+def test_invalid_input_is_refused_and_nothing_is_written(checkout, name, frameworks, message):
     before = snapshot(checkout)
     with pytest.raises(SpecError, match=re.escape(message)):
         new_algorithm.create_algorithm(name, checkout, "off-policy", "continuous", frameworks)

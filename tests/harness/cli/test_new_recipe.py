@@ -63,7 +63,7 @@ def zoo(tmp_path):
     return path
 
 
-def test_entries_become_the_recipes_that_people_made_of_them():
+def test_zoo_entries_become_the_shipped_recipes():
     ppo = translate_zoo_entry("ppo", yaml.safe_load(ZOO)["CartPole-v1"])
     assert ppo.hyperparameters == read_recipe("ppo", "zoo")
     assert dict(ppo.overrides) == {"n_envs": "8", "steps": "100000"} and not ppo.untranslated

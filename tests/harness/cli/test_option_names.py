@@ -47,17 +47,17 @@ from parallax.harness.train.prepare import resolve_hyperparameters
         ("surely_nothing", "ppo", ""),
     ],
 )
-def test_names_of_other_tools_lead_to_the_option(name, algorithm, option):
+def test_option_names_of_other_tools_are_suggested(name, algorithm, option):
     assert find_synonym(name, algorithm) == option
 
 
-def test_messages_name_the_place_for_arguments_of_the_task():
+def test_messages_name_the_option_for_task_arguments():
     assert "env.kwargs.goal" in explain_unknown_option("env.goal", "ppo")
     assert "Did you mean eval_every?" in explain_unknown_option("evl_every", "ppo")
     assert "study has study.name" in explain_unknown_option("study.x", "ppo")
 
 
-def test_keys_that_nobody_reads_are_refused_and_helpers_of_a_study_are_not():
+def test_unused_keys_are_refused_except_referenced_ones():
     study = {
         "study": {"name": "mine", "lengths": {"ppo": 5}},
         "algorithm": {"name": "ppo"},
@@ -133,7 +133,7 @@ def test_probes_have_the_hyperparameters_of_trainings_at_each_level(level):
         ("why sb3 cleanrl --algorithm pppo", "Did you mean ppo?"),
     ],
 )
-def test_wrong_options_lead_to_the_right_ones(words, message, capsys):
+def test_wrong_option_errors_name_the_right_ones(words, message, capsys):
     assert main.main(words.split()) == 2
     assert message in capsys.readouterr().err
 
@@ -142,7 +142,7 @@ def test_wrong_options_lead_to_the_right_ones(words, message, capsys):
     "words",
     [["bugs", "--bug="], ["versions", "sb3", "--releases", ","], ["probe", "--algorithms", " "]],
 )
-def test_a_list_without_names_is_refused_and_does_not_mean_all(words, capsys):
+def test_empty_list_is_refused_and_does_not_mean_all(words, capsys):
     assert main.main(words) == 2
     assert "names nothing: leave it out, or name at least one" in capsys.readouterr().err
 

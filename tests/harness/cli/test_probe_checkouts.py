@@ -57,7 +57,7 @@ def test_commits_are_unpacked_once_and_without_a_trace(checkout):
     assert list_commits(checkout, "stable_baselines3", "HEAD~2..HEAD")[1] == second
 
 
-def test_a_package_that_moved_is_followed_below_the_top(checkout):
+def test_moved_package_is_found_below_the_top_folder(checkout):
     (checkout / "sub" / "src").mkdir(parents=True)
     git(checkout, "mv", "stable_baselines3", "sub/stable_baselines3")
     git(checkout, "commit", "-qm", "into sub")
@@ -78,7 +78,7 @@ def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
 CODE = 'X = 1\n\n\nclass A:\n    """Text."""\n\n    y = 2\n\n    def f(self):\n        return 3\n'
 
 
-def test_lists_the_functions_that_differ(tmp_path):
+def test_functions_that_differ_are_listed(tmp_path):
     before, after = tmp_path / "a", tmp_path / "b"
     for path in (f / name for f in (before, after) for name in ("same.py", "x.py", "y.py")):
         path.parent.mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ def test_many_functions_that_differ_are_counted(tmp_path):
     assert found[-1] == "7 further functions of 20" and len(found) == 3 * 13 + 1
 
 
-def test_a_file_that_is_no_python_is_compared_as_text(tmp_path):
+def test_non_python_file_is_compared_as_text(tmp_path):
     for name, text in (("a", "x ="), ("b", "y =")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "broken.py").write_text(text)
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_python_is_compared_as_text(tmp_path):
         ("--help..HEAD", "git rev-parse says"),
     ],
 )
-def test_ranges_that_are_none_are_refused(checkout, commits, message):
+def test_invalid_ranges_are_refused(checkout, commits, message):
     with pytest.raises(SpecError, match=message):
         list_commits(checkout, "stable_baselines3", commits)
 

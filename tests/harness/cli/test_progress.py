@@ -43,5 +43,5 @@ def test_the_time_of_the_first_report_does_not_count():
     assert lines[0] == "1/101" and lines[-1] == "6/101, about 16 min left"
 
 
-def test_durations_are_in_the_unit_of_people():
+def test_durations_are_human_readable():
     assert [format_seconds(s) for s in (5, 600, 9000)] == ["5 s", "10 min", "2.5 h"]

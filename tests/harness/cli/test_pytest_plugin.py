@@ -30,7 +30,7 @@ def run_pytest(folder, *words):
     )
 
 
-def test_a_file_without_answers_is_an_error_of_use(tmp_path):
+def test_file_without_answers_is_a_usage_error(tmp_path):
     (tmp_path / "bad.json").write_text("{}")
     done = run_pytest(tmp_path, "--parallax-baseline", "bad.json")
     assert done.returncode == 4
@@ -38,7 +38,7 @@ def test_a_file_without_answers_is_an_error_of_use(tmp_path):
     assert "holds no stored answers" in done.stderr
 
 
-def test_a_framework_that_is_not_there_fails_with_a_sentence_and_a_class_name(tmp_path):
+def test_missing_framework_error_has_a_message_and_a_class_name(tmp_path):
     answer = {"value": [1.0], "expected": [1.0], "comparison": {"kind": "agrees", "size": 0.0}}
     answer |= {"meaning": "", "unmeasured": "", "failed": False, "along": None}
     result = {"probe": "ppo.counts", "algorithm": "ppo", "question": "How many?", "citation": "x"}

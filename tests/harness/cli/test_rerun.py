@@ -46,7 +46,7 @@ def rerun(folder, *arguments):
 
 
 @pytest.mark.long
-def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
+def test_packed_run_is_reproduced_identically(done, tmp_path):
     file = tmp_path / "study.parquet"
     assert main(["study", "pack", str(done), "--output", str(file)]) == 0
     result = rerun(file, "--runs", "1", "--seed", "3")
@@ -56,7 +56,7 @@ def test_run_again_is_identical_from_a_file_of_packed_runs(done, tmp_path):
     assert "1 of 1 runs are identical." in result.stdout
 
 
-def test_what_differs_is_named(done, finished, tmp_path, monkeypatch, capsys):
+def test_differences_of_a_reproduced_run_are_named(done, finished, tmp_path, monkeypatch, capsys):
     run = dict(read_run(finished).content)
     run["provenance"]["packages"]["torch"] = "1.0"
     run["provenance"]["platform"] = "\x1b[2Jx\r\nEvaluations: identical"
@@ -112,7 +112,7 @@ def recorded(tmp_path):
     return folder, content
 
 
-def test_run_is_not_compared_with_itself_or_with_one_that_is_there(recorded, tmp_path, capsys):
+def test_run_is_not_compared_with_itself_or_an_existing_run(recorded, tmp_path, capsys):
     folder, _ = recorded
     moved = shutil.copytree(folder, tmp_path / "moved")
     for name in (folder, moved):
@@ -201,12 +201,12 @@ def test_rows_that_fail_a_check_are_not_drawn(packed, capsys):
 
 
 @pytest.mark.parametrize("count", ["0", "9"])
-def test_more_runs_than_there_are_is_refused(packed, count, capsys):
+def test_more_runs_than_exist_are_refused(packed, count, capsys):
     assert main(["run", "reproduce", str(packed), "--runs", count]) == 2
     assert f"--runs={count}: {packed} holds 8 complete runs" in capsys.readouterr().err
 
 
-def test_a_number_of_runs_is_refused_of_a_folder(recorded, capsys):
+def test_number_of_runs_is_refused_with_a_run_folder(recorded, capsys):
     assert main(["run", "reproduce", str(recorded[0]), "--runs", "5"]) == 2
     assert "--runs=5 draws from a file of packed runs" in capsys.readouterr().err
 
@@ -279,7 +279,7 @@ def test_interpreter_that_lacks_the_framework_is_refused(tmp_path):
         ),
     ],
 )
-def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypatch):
+def test_non_python_program_is_refused(body, refusal, tmp_path, monkeypatch):
     monkeypatch.setattr("parallax.harness.contract.interpreter._PYTHON_CHECK_SECONDS", 2.0)
     # What a shell can multiply.
     monkeypatch.setattr("parallax.harness.contract.interpreter._LARGEST_FACTOR", 2**31)
@@ -296,6 +296,6 @@ def test_program_that_is_no_python_is_refused(body, refusal, tmp_path, monkeypat
     assert "cannot train" in refusal or "Name the path of a Python" in str(caught.value)
 
 
-def test_true_is_no_python():
+def test_program_true_is_not_accepted_as_python():
     with pytest.raises(SpecError, match=r"framework.python=/bin/true does not answer as a Python"):
         check_interpreter("/bin/true", "sb3")

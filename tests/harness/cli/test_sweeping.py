@@ -38,7 +38,7 @@ def swept(tmp_path, *arguments, **options):
     return sweeper._launcher.batches
 
 
-def test_a_sweep_writes_no_file_where_another_user_may_have_put_a_link(tmp_path, monkeypatch):
+def test_sweep_writes_no_file_into_the_current_folder(tmp_path, monkeypatch):
     config = yaml.safe_load((files("parallax.harness.conf") / "config.yaml").read_text())
     assert config["hydra"]["sweep"]["dir"] == ""
     monkeypatch.chdir(tmp_path)
@@ -67,7 +67,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_runs_are_those_of_hydras_own_sweeper(line, tmp_path):
+def test_runs_equal_those_of_hydras_sweeper(line, tmp_path):
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
     overrides = OverridesParser.create().parse_overrides(list(line))
@@ -93,7 +93,7 @@ def test_batches_and_values_of_a_file(tmp_path):
         ("a=range(0,500)", {"params": {"b": "range(0,500)"}}, "The sweep is too large"),
     ],
 )
-def test_what_cannot_be_swept_is_refused(argument, options, words, tmp_path):
+def test_values_that_cannot_be_swept_are_refused(argument, options, words, tmp_path):
     with pytest.raises(HydraException, match=words):
         swept(tmp_path, argument, **options)
 
@@ -105,7 +105,7 @@ PARTS = [
 ]
 
 
-def test_parts_are_joined_and_a_run_of_two_parts_is_one_run(tmp_path):
+def test_parts_are_joined_without_duplicate_runs(tmp_path):
     ((_, runs),) = swept(tmp_path, params={"seed": "0,1"}, parts=PARTS)
     assert len(runs) == 2 * (4 + 4 + 2)
     assert len({tuple(run) for run in runs}) == len(runs)
@@ -114,7 +114,7 @@ def test_parts_are_joined_and_a_run_of_two_parts_is_one_run(tmp_path):
     assert ["seed=0", "framework=two", "hps=one", "env=x"] not in runs
 
 
-def test_the_command_line_picks_from_parts_and_sets_what_they_leave_open(tmp_path):
+def test_command_line_filters_parts_and_sets_open_values(tmp_path):
     line = ("seed=7", "hps=two,one", "env=x", "steps=5")
     ((_, runs),) = swept(tmp_path, *line, params={"seed": "0,1"}, parts=PARTS)
     assert [set(run) for run in runs] == [
@@ -123,7 +123,7 @@ def test_the_command_line_picks_from_parts_and_sets_what_they_leave_open(tmp_pat
     ]
 
 
-def test_what_no_part_has_is_refused_with_what_there_is(tmp_path):
+def test_values_missing_in_all_parts_are_refused_with_the_known_ones(tmp_path):
     with pytest.raises(HydraException) as refused:
         swept(tmp_path, "framework=three", "env=x", parts=PARTS)
     assert str(refused.value) == (

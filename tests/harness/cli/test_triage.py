@@ -139,7 +139,7 @@ def test_changed_answers_come_before_numbers_that_follow_from_them():
     assert len(found) <= triage.MAX_LISTED_CHANGES + 1
 
 
-def test_words_need_no_numbers():
+def test_changes_are_shortened_by_removing_numbers():
     changed = "before: as in the paper; now: action: off by up to 2 [td3.py:188] (9 -0.1 -> -0.5)"
     assert triage.shorten_change(changed).endswith("off by up to 2 [td3.py:188]")
     assert triage.shorten_change("per target update 3 -> 1") == "per target update 3 -> 1"
@@ -175,7 +175,7 @@ def test_refusals_name_what_to_type(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_failed_run_counts_at_the_bottom(reference, tmp_path):
+def test_failed_run_counts_as_the_lowest_score(reference, tmp_path):
     assert triage._score_run(tmp_path / "no run", reference) == reference.bottom
 
 
@@ -187,7 +187,7 @@ def test_conclusions_say_whether_the_update_changed(verdict):
     assert triage.conclude(verdict, False).startswith("No difference in an update")
 
 
-def test_equal_trainings_are_no_proof_where_an_answer_changed():
+def test_equal_trainings_do_not_outweigh_a_changed_answer():
     assert triage.conclude(triage.SAME, False).startswith("No difference")
     assert "has no effect on this task" in triage.conclude(triage.SAME, True)
 

@@ -61,7 +61,7 @@ def name(folder, **changes):
 
 
 @pytest.mark.parametrize("what", ["interpreter", "module"])
-def test_code_that_the_folder_names_runs_only_where_it_is_trusted(recorded, capsys, what):
+def test_code_named_by_a_folder_runs_only_if_trusted(recorded, capsys, what):
     folder, mark = recorded
     program = str(mark.with_name("program"))
     name(folder, **({"python": program} if what == "interpreter" else {"env": "trap_module:X-v0"}))
@@ -76,7 +76,7 @@ def test_code_that_the_folder_names_runs_only_where_it_is_trusted(recorded, caps
     assert mark.exists()
 
 
-def test_at_a_terminal_the_user_is_asked(recorded, capsys, monkeypatch):
+def test_user_confirms_at_a_terminal(recorded, capsys, monkeypatch):
     folder, mark = recorded
     name(folder, env="trap_module:X-v0")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -97,7 +97,7 @@ def reply(answer):
     return answer
 
 
-def test_text_is_shown_as_it_is():
+def test_printable_text_is_unchanged_and_control_characters_escaped():
     assert escape_unprintable("größe 研究 'x' \\n") == "größe 研究 'x' \\n"
     assert escape_unprintable("a\x1b[2Jb\n\r\x9b\u202e\udc80") == r"a\x1b[2Jb\n\r\x9b\u202e\udc80"
 
@@ -180,7 +180,7 @@ def commands(folder, out):
 
 @pytest.mark.parametrize("what", NAMED)
 @pytest.mark.parametrize("command", commands(Path("/a/b/c/d/e/f/g"), Path()))
-def test_no_command_runs_what_is_not_installed_here(study, tmp_path, capsys, command, what):
+def test_no_command_runs_code_that_is_not_installed(study, tmp_path, capsys, command, what):
     folder, mark = study
     change(folder, NAMED[what])
     if what == "task":  # a pair must have one task to be a pair
@@ -199,7 +199,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_without_trust_nothing_is_imported_but_what_is_installed(study, tmp_path):
+def test_without_trust_only_installed_code_is_imported(study, tmp_path):
     """By Python's own list of imports, of every command and all that it starts, at once."""
     folder, mark = study
     for named in NAMED.values():
@@ -224,7 +224,7 @@ def test_without_trust_nothing_is_imported_but_what_is_installed(study, tmp_path
     assert "came_along" in foreign and not foreign & imported
 
 
-def test_what_is_installed_needs_no_trust(monkeypatch):
+def test_installed_code_needs_no_trust(monkeypatch):
     entry = importlib.metadata.EntryPoint("mine", f"{TRAP}:CHECK", "parallax.checks")
     task = importlib.metadata.EntryPoint("t", "task_package.sub:register", "gymnasium.envs")
     groups = {"parallax.checks": [entry], "gymnasium.envs": [task]}
@@ -253,7 +253,7 @@ def test_modules_that_come_with_a_run_cannot_be_imported(study, tmp_path, place)
         assert b"came_along" in ended.stdout and not mark.exists()
 
 
-def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_path):
+def test_module_of_the_current_folder_does_not_shadow_project_modules(study, tmp_path):
     folder, _ = study
     mark, here = tmp_path / "other-mark", folder.parents[6]
     for name in ("msgspec", "envs", "harness", "analysis"):
@@ -282,7 +282,7 @@ def test_module_of_the_current_folder_does_not_stand_for_one_of_ours(study, tmp_
         ({"xml_file": "ant.xml", "mode": "easy", "size": 3, "flags": [True, None, 0.5]}, []),
     ],
 )
-def test_arguments_of_a_task_that_name_a_place_are_listed(kwargs, listed):
+def test_task_arguments_that_name_a_path_are_listed(kwargs, listed):
     spec = dataclasses.replace(support.spec(), env_kwargs=kwargs)
     argument = next(iter(kwargs))
     assert trust.list_named_code([spec]) == [
@@ -305,7 +305,7 @@ def test_foreign_folder_that_names_a_file_of_the_task_is_refused(recorded, capsy
     ],
     ids=lambda words: words[0],
 )
-def test_task_of_a_study_is_imported_only_where_it_is_trusted(recorded, capsys, words):
+def test_task_of_a_study_is_imported_only_if_trusted(recorded, capsys, words):
     folder, mark = recorded
     results = mark.with_name("results")
     content = json.loads((folder / "run.json").read_text())

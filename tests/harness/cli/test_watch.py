@@ -33,7 +33,7 @@ def test_an_ended_run_is_shown_once(folder, capsys):
     assert read_snapshot(folder).curves["evaluation"]
 
 
-def test_an_abandoned_run_is_not_waited_for(folder, capsys):
+def test_abandoned_run_ends_the_watch(folder, capsys):
     set_status(folder, "running")
     assert main(["run", "watch", str(folder)]) == 0
     assert "abandoned, step" in capsys.readouterr().out
@@ -52,12 +52,12 @@ def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
     assert "is not a run folder" in capsys.readouterr().err
 
 
-def test_bars_are_high_where_the_curve_is():
+def test_bar_heights_follow_the_curve():
     drawn = format_sparkline(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
     assert drawn[0] < drawn[1] < drawn[2]
 
 
-def test_curves_of_values_whose_sum_is_infinite_are_drawn_without_them():
+def test_curves_are_drawn_without_values_of_infinite_sum():
     drawn = format_sparkline(((1, 0.0), (50, 1e308), (60, 1e308), (70, -1e308), (100, 2.0)), 100, 3)
     assert drawn[1] == " " and drawn[0] < drawn[2]
 

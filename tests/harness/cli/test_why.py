@@ -28,7 +28,7 @@ def test_differing_answers_name_what_removes_them(found):
     assert "ppo.policy_loss" not in removals and "ppo.gae" not in removals
 
 
-def test_answers_that_one_lacks_are_no_difference(found):
+def test_missing_answers_are_no_difference(found):
     for item in iterate_some(found):
         assert not any(item.result.answers[name].unmeasured for name in PAIR)
 
@@ -51,7 +51,7 @@ def test_next_commands_train_what_removes_a_difference(found):
     assert rest[-1] == "parallax study ablation results/why"
 
 
-def test_changes_that_a_study_has_judged_are_not_trained_again(found):
+def test_interventions_judged_by_the_study_are_not_trained_again(found):
     options = argparse.Namespace(hps="original", alignment="exact", study=Path("study"))
     some = [item for item in found if item.result.probe == "ppo.value_loss_factor"]
     sides = tuple(why.ComparedSide(name) for name in PAIR)
@@ -112,7 +112,7 @@ def test_next_commands_train_as_long_as_the_study():
     assert len(set(ablations)) == len(ablations) == 2  # one for each level of alignment
 
 
-def test_an_own_script_is_trained_by_a_command_of_its_own():
+def test_user_script_is_trained_by_a_separate_command():
     options = argparse.Namespace(hps="original", alignment="exact", study=None)
     script = OwnScript("my.py", "1a2b3c4d" + "0" * 56, "")
     sides = why.ComparedSide("cleanrl", script, Path("my.py")), why.ComparedSide("sb3")
@@ -122,7 +122,7 @@ def test_an_own_script_is_trained_by_a_command_of_its_own():
     assert last == "parallax study verdicts results/why"
 
 
-def test_answers_are_words_with_a_place(found):
+def test_answers_have_a_text_and_a_source_line(found):
     item = next(one for one in found if one.result.probe == "ppo.value_clipping")
     lines = "\n".join(why._describe_answers([item], PAIR))
     assert "beyond the range (other function, by 3.87, at stable_baselines3/ppo/ppo.py:" in lines
@@ -152,7 +152,7 @@ def test_bad_names_are_refused(words, message, capsys):
 
 
 @pytest.mark.long
-def test_the_whole_answer(capsys):
+def test_why_prints_the_complete_explanation(capsys):
     words = [
         "why",
         "sb3",

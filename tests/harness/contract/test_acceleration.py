@@ -24,7 +24,7 @@ from parallax.harness.contract.fields import SpecError
         ("none", "cpu", "none"),
     ],
 )
-def test_what_probes_compare_is_a_device_and_an_acceleration(text, device, name):
+def test_probe_devices_are_a_device_and_an_acceleration(text, device, name):
     assert split_device(text) == (device, name)
 
 

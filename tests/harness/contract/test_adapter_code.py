@@ -63,7 +63,7 @@ def test_steps_are_at_most_what_a_float_counts():
         spec_from_dict(stored | {"steps": 2**53 + 1, "eval_every": 300})
 
 
-def test_entry_points_are_those_on_the_module_path_of_now(tmp_path, monkeypatch):
+def test_entry_points_follow_changes_of_the_module_path(tmp_path, monkeypatch):
     groups = {"own.group": {"a": "json:loads", "b": "json:dumps"}, "other": {"c": "json:loads"}}
     support.register(tmp_path, groups)
     assert list(find_entry_points("own.group")) == []
@@ -177,7 +177,7 @@ def own_adapter(package, monkeypatch):
     return kind()
 
 
-def test_modules_of_an_adapter_are_in_its_package_also_for_derived_classes(own_adapter, package):
+def test_modules_of_derived_adapters_are_in_their_package(own_adapter, package):
     derived = type("Derived", (type(own_adapter),), {"__module__": "elsewhere"})()
     for one in (own_adapter, derived):
         assert (one.package, one.folder) == ("acme_rl", package)
@@ -190,9 +190,7 @@ def test_modules_of_an_adapter_are_in_its_package_also_for_derived_classes(own_a
     )
 
 
-def test_settings_are_those_of_the_adapter_or_of_the_package_of_the_algorithm(
-    own_adapter, monkeypatch
-):
+def test_settings_come_from_the_adapter_or_the_algorithm_package(own_adapter, monkeypatch):
     kind = type("Mine", (), {"__module__": "acme_rl.algorithms", "actions": "discrete"})
     monkeypatch.setitem(ALGORITHMS, "mine", kind)
     assert own_adapter.find_algorithm_settings("mine") == 7

@@ -178,7 +178,7 @@ def test_override_without_effect_is_refused():
     support.spec(hyperparameters={"max_grad_norm": 0.1}, alignment="exact")
 
 
-def test_variant_tells_apart_what_the_path_does_not_name():
+def test_variant_distinguishes_settings_missing_in_the_path():
     plain = support.spec().variant
     others = [
         support.spec(hyperparameters={"gamma": 0.98}).variant,
@@ -277,7 +277,7 @@ class Entry:
         return self._printed_findings
 
 
-def test_a_package_adds_an_algorithm_and_breaks_nothing_but_itself():
+def test_algorithm_entry_points_are_loaded_and_broken_ones_reported():
     entries = [
         Entry("theirs", ALGORITHMS["td3"]),
         Entry("broken", ImportError("no such library")),

@@ -19,7 +19,7 @@ def test_the_users_cache_is_where_the_environment_says(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("before", [None, 0o777, 0o700])
-def test_a_private_folder_is_open_to_its_user_only(
+def test_private_folder_is_accessible_to_its_user_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -33,7 +33,7 @@ def test_a_private_folder_is_open_to_its_user_only(
 
 
 @pytest.mark.parametrize("obstacle", ["link", "file", "owner"])
-def test_no_folder_of_somebody_else_is_private(
+def test_folder_of_another_user_is_not_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -83,7 +83,7 @@ def laid_in(web=None):
     return old, new, before
 
 
-def test_everything_is_as_it_was():
+def test_all_parts_of_an_object_are_restored():
     old, new, _ = laid_in()
     assert np.array_equal(new.memory, old.memory) and new.inner[2].colour is Colour.BLUE
     assert list(new.recent) == [2, (3, [4])] and new.recent.maxlen == 2
@@ -97,14 +97,14 @@ def test_everything_is_as_it_was():
     assert new.call.__self__ is new  # code, which is nobody's state
 
 
-def test_arrays_get_their_numbers_in_place_and_share_what_they_shared():
+def test_arrays_are_restored_in_place_with_shared_memory():
     _, new, (memory, part, inner) = laid_in()
     assert new.memory is memory and new.part is part and new.inner[0] is inner
     assert new.part.base is new.memory and new.part.tolist() == [2, 3]
     assert new.again is new.inner[0] and new.me is new and new.late.values is new.memory
 
 
-def test_arrays_that_share_now_and_did_not_then_are_kept_apart():
+def test_arrays_saved_without_shared_memory_are_restored_separately():
     old, new = Web(), Web()
     old.late, old.part = np.full(6, 5.0), np.full(2, 8.0)
     new.late = new.memory  # as where a set-up hands out its own array, and later copies
@@ -113,7 +113,7 @@ def test_arrays_that_share_now_and_did_not_then_are_kept_apart():
     assert new.part.tolist() == [8, 8]
 
 
-def test_what_cannot_be_told_is_named_by_its_path():
+def test_parts_that_cannot_be_serialized_are_named_by_path():
     web = Web()
     web.inner[1].values = {"stream": iter([1])}
     with pytest.raises(UnsupportedStateError, match=r"inner\[1\].values\['stream'\] is"):
@@ -123,7 +123,7 @@ def test_what_cannot_be_told_is_named_by_its_path():
         StateReader().read(web)
 
 
-def test_what_does_not_fit_is_refused():
+def test_mismatching_state_is_refused():
     state = StateReader().read(np.random.Generator(np.random.PCG64(0)))
     with pytest.raises(StateMismatchError, match="is a MT19937 and was a PCG64"):
         StateWriter().write(np.random.Generator(np.random.MT19937(0)), state)
@@ -148,7 +148,7 @@ def test_a_generator_that_reads_outside_its_buffer_is_refused(kind, position):
             )
 
 
-def test_what_others_keep_is_left_alone():
+def test_external_objects_are_not_changed():
     outside = Inner(np.zeros(1))
     web = Web()
     web.late = outside
@@ -208,7 +208,7 @@ def test_no_constructor_runs(tmp_path):
     assert StateWriter().write(live, StateReader().read(live)) == (1,) and not mark.exists()
 
 
-def test_keys_of_an_enumeration_are_those_of_what_is_there_or_registered():
+def test_enum_keys_are_found_in_live_objects_or_registered_types():
     told = StateReader().read({Colour.BLUE: 1})
     assert StateWriter().write({Colour.RED: 0}, told) == {Colour.BLUE: 1}
     assert StateWriter(types=[Colour]).write({}, told) == {Colour.BLUE: 1}
@@ -225,7 +225,7 @@ def test_named_tuple_with_other_fields_is_refused():
         StateWriter(types=[Point]).write(None, state)
 
 
-def test_types_of_frameworks_that_are_in_checkpoints_by_now_are_registered():
+def test_framework_types_in_checkpoints_are_registered():
     torch = pytest.importorskip("torch")
     from parallax.adapters.torch_common.state import make_checkpointable
 
@@ -253,7 +253,7 @@ def test_types_of_frameworks_that_are_in_checkpoints_by_now_are_registered():
         (np.random.Generator(np.random.PCG64(3)), None),
     ],
 )
-def test_what_is_created_anew_is_as_it_was(value, model):
+def test_new_objects_have_the_saved_values(value, model):
     state = StateReader((*RNG_CODECS,)).read([value])
     found = StateWriter((*RNG_CODECS,), types=[Colour]).write([model], state)[0]
     assert type(found) is type(value)
@@ -288,7 +288,7 @@ class Derived(Base):
         return self.__dict__.get("shown", "nothing")
 
 
-def test_attributes_are_those_of_slots_and_of_the_dictionary_that_have_a_value():
+def test_attributes_come_from_slots_and_the_instance_dictionary():
     assert get_attributes(Derived()) == {"first": 1, "second": 2, "third": 3}
     assert get_attributes(3) == {}
     old, new = Derived(5), Derived()
@@ -311,7 +311,7 @@ class Caller:
         return "a method"
 
 
-def test_code_is_left_where_it_is_and_must_be_there():
+def test_functions_are_not_restored_and_must_exist():
     value = Caller()
     value.method, value.function = len, print
     state = StateReader().read(value)
@@ -344,7 +344,7 @@ def test_an_array_is_filled_in_place_if_it_fits():
     assert all(map(lambda a, b: a is b, read_and_write([empty, apart[0]], apart), apart))
 
 
-def test_the_memory_of_an_array_is_that_of_what_it_is_a_view_of():
+def test_view_has_the_memory_address_of_its_base():
     whole = np.zeros((4, 4))
     assert get_memory_address(whole[1:][1:, 1:]) == get_memory_address(whole)
     assert get_memory_address(whole) == whole.__array_interface__["data"][0]
@@ -363,7 +363,7 @@ def test_numbers_slices_ranges_and_members_are_plain_parts():
     assert found == values and [type(one) for one in found] == [type(one) for one in values]
 
 
-def test_arrays_of_objects_have_their_shape_and_share_what_they_shared():
+def test_object_arrays_are_restored_with_shape_and_shared_elements():
     part = [1]
     value = np.array([[part, None], ["x", part]], dtype=object)
     found = StateWriter().write(None, StateReader().read(value))
@@ -375,7 +375,7 @@ def test_arrays_of_objects_have_their_shape_and_share_what_they_shared():
     assert found[1] == 2 and np.shares_memory(found[0][0], found)
 
 
-def test_what_refers_to_itself_or_stands_twice_is_one_object_again():
+def test_cyclic_and_shared_references_are_restored_as_one_object():
     value = {"a": [1]}
     value["b"], value["me"] = value["a"], value
     live = {"a": [], "b": []}
@@ -391,7 +391,7 @@ def test_what_refers_to_itself_or_stands_twice_is_one_object_again():
     assert twice == [[1], [2]] and twice[0] is shared is not twice[1]
 
 
-def test_existing_parts_of_lists_and_tuples_are_used_by_their_place():
+def test_existing_list_and_tuple_elements_are_reused_by_index():
     inner = [0], [0]
     lists = read_and_write([[1], [2], [3]], [inner[0], inner[1]])
     assert lists == [[1], [2], [3]] and lists[0] is inner[0] and lists[1] is inner[1]
@@ -403,7 +403,7 @@ def test_existing_parts_of_lists_and_tuples_are_used_by_their_place():
     assert read_and_write([1], [1, 2, 3]) == [1] and read_and_write({1}, {2, 3}) == {1}
 
 
-def test_types_with_a_codec_are_read_and_written_by_it_with_what_they_contain():
+def test_codecs_read_and_write_types_and_their_contents():
     box = ObjectCodec(
         Slotted,
         lambda value, read: [read(value.x)],
@@ -499,7 +499,7 @@ def make_optimizer(torch):
         (lambda state: set_moment(state, np.zeros((4, 3), np.float64)), "has other moments"),
     ],
 )
-def test_optimizers_go_on_with_their_own_flags_and_moments(change, words):
+def test_optimizers_resume_with_their_flags_and_moments(change, words):
     """Compiled updates write as many moments as there are parameters, without a check."""
     torch = pytest.importorskip("torch")
     from parallax.adapters.torch_common.state import make_checkpointable
@@ -521,7 +521,7 @@ def set_moment(state, values):
     moment.update(values=values, type=str(values.dtype))
 
 
-def test_tensors_that_others_refer_to_keep_their_shape():
+def test_referenced_tensors_are_not_resized():
     torch = pytest.importorskip("torch")
     from parallax.adapters.torch_common import state as torch_state
 

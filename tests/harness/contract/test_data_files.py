@@ -101,7 +101,7 @@ def test_json_of_users_is_read_up_to_a_size(tmp_path, monkeypatch):
         data_files.load_json(tmp_path, list[int], "numbers")
 
 
-def test_lines_of_json_are_read_one_by_one_and_a_wrong_one_is_numbered(tmp_path):
+def test_json_lines_are_read_and_invalid_ones_numbered(tmp_path):
     file = tmp_path / "a.jsonl"
     assert data_files.load_json_lines(file, int, "numbers") == []
     file.write_text("1\n\n2\n")

@@ -44,7 +44,7 @@ def test_options_are_part_of_the_identity(tmp_path):
     assert split_version(light.task_name) == (light.task_name, "")  # no published task
 
 
-def test_records_bring_the_options_back_and_old_ones_have_none():
+def test_options_are_restored_from_records_and_empty_in_old_ones():
     requested = spec(env_kwargs={"g": 9.81, "list": [1, {"a": None}]}, env_wrappers=[DOUBLE])
     assert spec_from_dict(json.loads(json.dumps(spec_to_dict(requested)))) == requested
     content = spec_to_dict(spec())
@@ -64,13 +64,13 @@ def test_records_bring_the_options_back_and_old_ones_have_none():
         ({"env_wrappers": ["../x:Y"]}, "module:Class"),
     ],
 )
-def test_values_that_are_no_options_are_refused(changes, message):
+def test_invalid_option_values_are_refused(changes, message):
     with pytest.raises(SpecError, match="env") as error:
         spec(**changes)
     assert message in str(error.value)
 
 
-def test_names_that_no_folder_should_have_become_a_hash():
+def test_unsafe_folder_names_become_a_hash():
     names = {format_task_name("A-v1", {"file": path}, []) for path in ("/a/b.xml", "/a/c.xml")}
     assert len(names) == 2
     assert all(name.startswith("A-v1,changed=") and "/" not in name for name in names)

@@ -35,7 +35,7 @@ from parallax.harness.contract.events import (
 )
 
 
-def test_subscribers_are_told_in_the_order_in_which_they_came():
+def test_subscribers_are_called_in_order_of_subscription():
     events, received = TrainingEvents(), []
     for name in "abc":
         events.subscribe(EpisodeEnd, lambda end, name=name: received.append((name, end.length)))
@@ -43,7 +43,7 @@ def test_subscribers_are_told_in_the_order_in_which_they_came():
     assert received == [("a", 5), ("b", 5), ("c", 5)]
 
 
-def test_an_event_that_nobody_wants_has_nobody_to_call():
+def test_event_without_subscribers_has_no_publisher():
     events = TrainingEvents()
     events.subscribe(TrainingEnd, print)
     assert events.get_publisher(EpisodeEnd) is None
@@ -54,20 +54,20 @@ def test_an_event_that_nobody_wants_has_nobody_to_call():
     assert seam.pop("before_step") and set(seam.values()) == {None}
 
 
-def test_a_single_subscriber_is_called_without_anything_in_between():
+def test_single_subscriber_is_called_directly():
     events = TrainingEvents()
     events.subscribe(TrainingEnd, print)
     assert events.get_publisher(TrainingEnd) is print
 
 
-def test_who_comes_too_late_is_told_so():
+def test_late_subscription_raises():
     events = TrainingEvents()
     events.make_env_hooks()
     with pytest.raises(AssertionError, match="subscribes to EnvStep after its first event"):
         events.subscribe(EnvStep, print)
 
 
-def test_steps_of_all_copies_are_counted_after_they_are_told_of():
+def test_steps_of_all_environments_are_counted_after_their_event():
     events, seen = TrainingEvents(), []
     events.subscribe(EnvStep, lambda step: seen.append(events.steps))
     copies = [events.make_env_hooks()["before_step"] for _ in range(2)]
@@ -95,14 +95,14 @@ def test_returns_are_finite_up_to_the_largest_recorded_number():
         assert EvaluationResult(np.array([1.0, value]), np.ones(2, int)).is_finite is False
 
 
-def test_events_that_a_library_says_nothing_more_about_have_neutral_values():
+def test_events_have_neutral_default_values():
     forward = LayerForward("layer", (), ())
     assert forward.is_preactivation() is None and forward.fit_copy() is None
     loss = LossBackward(1.0)
     assert (loss.place, loss.compared(), loss.entropy_slopes()) == (0, (), ())
 
 
-def test_loading_watchers_leaves_numpys_generator_as_it_was(monkeypatch):
+def test_loading_watchers_does_not_change_numpys_generator(monkeypatch):
     def load():
         np.random.seed(7)  # as JAX does
         return "watcher"
@@ -216,7 +216,7 @@ def test_watchers_of_this_project_are_installed():
     assert find_watcher_entry_points().keys() >= ours.keys(), remedy
 
 
-def test_registered_watcher_tells_in_order(registered):
+def test_registered_watcher_publishes_events_in_order(registered):
     events, received = TrainingEvents(), []
     for kind in INSIDE:
         events.subscribe(kind, received.append)
@@ -233,7 +233,7 @@ def test_registered_watcher_tells_in_order(registered):
 
 
 @pytest.mark.parametrize("number", range(len(INSIDE)))
-def test_only_what_somebody_wants_to_know_is_hooked_in(number):
+def test_only_subscribed_events_install_hooks(number):
     events, before = TrainingEvents(), hooks()
     events.subscribe(INSIDE[number], lambda event: None)
     with watching_torch(events):
@@ -242,14 +242,14 @@ def test_only_what_somebody_wants_to_know_is_hooked_in(number):
     assert hooks() == before
 
 
-def test_nothing_is_looked_for_where_nobody_wants_to_know(monkeypatch):
+def test_watchers_are_not_searched_without_subscribers(monkeypatch):
     monkeypatch.setattr(events_module, "find_watcher_entry_points", None)
     before = hooks()
     with watch_libraries(TrainingEvents()):
         assert hooks() == before
 
 
-def test_without_a_registered_watcher_conformance_fails_and_names_the_remedy(monkeypatch):
+def test_conformance_without_a_watcher_fails_with_a_remedy(monkeypatch):
     monkeypatch.setattr(events_module, "find_watcher_entry_points", dict)
     with pytest.raises(LookupError, match=r"parallax\.watchers.*make install"):
         observe_training(
@@ -257,7 +257,7 @@ def test_without_a_registered_watcher_conformance_fails_and_names_the_remedy(mon
         )  # kept by no other test
 
 
-def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
+def test_conformance_skips_without_a_watchable_library(monkeypatch):
     entry = EntryPoint(
         "no_such_library", "no_such_library:watching", events_module.WATCHER_ENTRY_POINT_GROUP
     )
@@ -271,7 +271,7 @@ def test_without_a_library_that_can_be_watched_conformance_skips(monkeypatch):
         pass
 
 
-def test_targets_that_moved_are_told_once():
+def test_target_updates_are_published_once():
     events, moves = TrainingEvents(), []
     events.subscribe(TargetNetworkUpdate, moves.append)
     weights = {"online": np.zeros(2), "a.target": np.zeros(2), "b.target": np.zeros(2)}

@@ -69,7 +69,7 @@ def test_values_that_do_not_fit_are_refused_by_their_field(changes, words):
         build_dataclass(Values, GIVEN | changes, "values")
 
 
-def test_fields_without_a_value_of_before_must_be_given():
+def test_fields_without_a_legacy_value_are_required():
     with pytest.raises(SpecError, match=r"^values lacks rate, sizes: give each a value\.$"):
         build_dataclass(Values, {"count": 1}, "values")
     assert Values(1.0, 1, (1,), "a").is_on is True
@@ -77,7 +77,7 @@ def test_fields_without_a_value_of_before_must_be_given():
         Values(1.0, 1, (1,))
 
 
-def test_a_bound_is_of_each_entry_and_a_value_at_it_is_allowed():
+def test_bounds_apply_to_each_entry_and_are_inclusive():
     limits = {"minimum": 1, "maximum": 3}
     assert check_value("a", [1, 3], tuple[int, ...], limits) == (1, 3)
     assert check_value("a", [], tuple[int, ...], limits) == ()
@@ -91,7 +91,7 @@ def test_a_bound_is_of_each_entry_and_a_value_at_it_is_allowed():
     assert check_value("a", 1.5, float, {"above": 1}) == 1.5
 
 
-def test_an_unknown_name_has_the_closest_and_all_known_ones_if_they_are_few(monkeypatch):
+def test_unknown_name_error_lists_closest_and_few_known_names(monkeypatch):
     assert format_unknown_name("a=PPO", "PPO", ["sac", "ppo"]) == (
         "a=PPO is not known. Did you mean ppo? Known: ppo, sac."
     )
@@ -121,5 +121,5 @@ def test_an_unknown_name_has_the_closest_and_all_known_ones_if_they_are_few(monk
         ),
     ],
 )
-def test_values_are_shown_as_they_are_typed(value, text):
+def test_values_are_formatted_as_typed(value, text):
     assert format_value(value) == text

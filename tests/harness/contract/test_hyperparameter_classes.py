@@ -32,7 +32,7 @@ def test_alternative_values_are_within_the_bounds_of_their_fields(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_minibatches_and_buffers_of_one_are_allowed_and_none_is_not(algorithm):
+def test_sizes_of_one_are_allowed_and_zero_is_not(algorithm):
     kind = ALGORITHMS[algorithm]
     recipe = dataclasses.asdict(any_recipe(algorithm))
     fields = {"batch_size", "buffer_size", "minibatch_size"} & recipe.keys()
@@ -76,7 +76,7 @@ def test_values_of_short_trainings_are_within_the_bounds_of_their_fields(algorit
             assert 0 <= getattr(made, name, 0) <= 1
 
 
-def test_the_other_clip_of_target_noise_clips_nearly_all_of_it():
+def test_alternative_target_noise_clip_clips_nearly_all_noise():
     kind = ALGORITHMS["td3"]
     recipe = any_recipe("td3")
     (clip,) = kind.alternatives["target_noise_clip"]
@@ -86,9 +86,7 @@ def test_the_other_clip_of_target_noise_clips_nearly_all_of_it():
 @pytest.mark.parametrize(
     ("image", "most"), [((4, 10, 10), 4), ((4, 84, 84), 6), ((1, 9, 12), 4), ((1, 12, 9), 4)]
 )
-def test_convolutions_that_leave_nothing_of_an_image_are_refused_with_the_most_that_fit(
-    image, most
-):
+def test_too_many_convolutions_are_refused_with_the_maximum(image, most):
     task = Task("A-v0", 8, (), (), 0, 3, image=image)
     assert resolve_conv_filters((8,) * most, task) == (8,) * most
     with pytest.raises(SpecError, match=f"Use at most {most}"):

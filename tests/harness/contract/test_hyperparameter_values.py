@@ -101,7 +101,7 @@ def test_targets_are_updated_after_whole_update_cycles_in_short_trainings(kind):
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=lambda kind: kind.__name__)
-def test_some_other_value_of_each_field_differs_from_that_of_the_first_short_training(kind):
+def test_each_field_has_an_alternative_to_its_conformance_value(kind):
     for name, values in iterate_some(kind.alternatives.items()):
         assert len(set(values)) == len(values)
         assert any(value != kind.conformance_values.get(name) for value in values), name
@@ -147,7 +147,7 @@ def test_targets_follow_the_policy_the_interval_or_the_critic():
     assert make("dqn", target_update_interval=6, train_freq=4).target_interval_in_updates() is None
 
 
-def test_soft_targets_move_at_most_once_in_a_cycle_where_meanings_are_converted():
+def test_converted_soft_targets_move_at_most_once_per_update_cycle():
     for interval, tau, converts, expected in [
         (2, 0.5, True, 4),
         (2, 0.5, False, 2),
@@ -209,7 +209,7 @@ def test_the_share_of_random_actions_falls_or_stays():
         dataclasses.replace(same, exploration_final=0.6).resolve_for_task(task)
 
 
-def test_algorithms_say_what_they_act_on_and_what_they_learn_from():
+def test_algorithms_declare_their_actions_and_data():
     assert {
         kind: (kind.family, kind.actions, kind.has_targets) for kind in ALGORITHMS.values()
     } == {

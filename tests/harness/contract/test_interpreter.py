@@ -39,7 +39,7 @@ def program(tmp_path: Path):
         ("exec >&- 2>&-; sleep 30", "closed its output but does not exit."),
     ],
 )
-def test_a_program_that_is_no_python_is_named_with_what_it_does(program, monkeypatch, text, words):
+def test_non_python_program_is_named_with_its_output(program, monkeypatch, text, words):
     limit = 0.3 if "within 0.3 s" in words else 20.0
     monkeypatch.setattr(interpreter, "_PYTHON_CHECK_SECONDS", limit)
     python = program(text)
@@ -49,7 +49,7 @@ def test_a_program_that_is_no_python_is_named_with_what_it_does(program, monkeyp
     assert str(error.value).endswith(interpreter._REMEDY)
 
 
-def test_a_program_that_is_missing_or_no_program_cannot_be_started(tmp_path):
+def test_missing_or_non_executable_program_cannot_be_started(tmp_path):
     for name, why in (("gone", "No such file or directory"), (".", "Permission denied")):
         with pytest.raises(SpecError, match=rf"cannot be started \({why}\)\. Name the path"):
             interpreter.check_interpreter(str(tmp_path / name), "sb3")
@@ -111,7 +111,7 @@ def test_children_import_from_the_current_folder_only_if_this_process_does(
     assert environment.get("PYTHONPATH") == given
 
 
-def test_nothing_in_beside_or_above_a_run_of_a_study_can_be_imported(tmp_path, path):
+def test_modules_in_study_folders_cannot_be_imported(tmp_path, path):
     study = tmp_path / "results" / "study"
     run = study / "Hopper-v4" / "ppo" / "own" / "sb3" / "steps=1" / "seed=0"
     run.mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_nothing_in_beside_or_above_a_run_of_a_study_can_be_imported(tmp_path, p
     assert path == [str(tmp_path), *before]
 
 
-def test_missing_modules_are_passed_over_and_the_environment_is_as_before(monkeypatch):
+def test_missing_modules_are_skipped_and_the_environment_is_unchanged(monkeypatch):
     for before in (None, "own"):
         monkeypatch.delenv("JE_ARROW_MALLOC_CONF", raising=False)
         if before:

@@ -33,21 +33,21 @@ def test_names_that_cannot_be_shown_are_refused(name, value):
 
 @pytest.mark.parametrize("value", ["a\x1b[2J", " a", "a "])
 @pytest.mark.parametrize("name", ["study", "env", "framework"])
-def test_new_runs_are_not_named_like_that(name, value):
+def test_new_runs_with_invalid_names_are_refused(name, value):
     with pytest.raises(SpecError, match=r"cannot be shown|begin or end with a space") as refused:
         support.spec(hps="sb3", **{name: value})
     assert f"{name}={value!r}" in str(refused.value)
 
 
 @pytest.mark.parametrize("study", ["analysis", "slurm"])
-def test_names_that_the_project_uses_itself_are_refused(study):
+def test_reserved_names_are_refused(study):
     with pytest.raises(SpecError, match=f"study='{study}' is where .*: choose another"):
         support.spec(study=study)
 
 
 @pytest.mark.parametrize("name", ["study", "env", "hps", "framework"])
 @pytest.mark.parametrize("value", ["", "..", ".x", "/a", "a/", "a/..", "../a", "a/.b", "a/b/c"])
-def test_names_that_would_lead_elsewhere_are_refused(name, value):
+def test_names_that_escape_the_folder_are_refused(name, value):
     with pytest.raises(SpecError, match=f"{name}=.* must be a valid folder name"):
         spec_from_dict(a_spec(name, value))
 
@@ -84,7 +84,7 @@ def test_errors_are_a_sentence_and_an_exit_code(capsys, error, code, words):
     assert capsys.readouterr() == ("", f"{words}\n")
 
 
-def test_a_part_of_an_adapter_that_is_missing_names_file_and_function():
+def test_missing_adapter_part_error_names_file_and_function():
     error = UnfinishedAdapterError("a/train.py", "train", "call the framework")
     assert str(error) == "a/train.py: fill in train(): call the framework."
     assert isinstance(error, SpecError) and isinstance(error, NotImplementedError)
@@ -98,7 +98,7 @@ def test_names_of_folders_have_a_largest_size_in_bytes():
             run_spec.check_folder_names({"study": f"{name}bb"})
 
 
-def test_an_algorithm_that_a_framework_lacks_is_refused_with_those_that_it_has():
+def test_unsupported_algorithm_is_refused_with_the_supported_ones():
     values = {**run_spec.RUN_DEFAULTS, "framework": "sbx", "algorithm": "r2d2", "hps": "sbx"}
     names = {name: "a" for name in run_spec._FOLDER_NAMES if name not in values}
     with pytest.raises(SpecError, match=r"framework=sbx has no algorithm=r2d2: choose ppo, .*dqn"):

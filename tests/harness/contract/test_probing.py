@@ -61,7 +61,7 @@ def test_minibatches_are_the_same_unless_the_script_rotates_them():
 
 
 @pytest.mark.parametrize("options", [{"rotates_draws": True}, {"minibatch_window": 20}])
-def test_a_single_integer_is_the_first_and_rotates_nothing(options):
+def test_single_integer_is_the_first_and_causes_no_rotation(options):
     world = make_world(**options)
     assert [int(world.draw_integers(5, 20, 1)[0]) for _ in range(3)] == [5, 5, 5]
     assert list(world.draw_integers(0, 20, 2)) == [0, 1]
@@ -123,7 +123,7 @@ def test_discrete_actions_of_all_environments_are_the_random_choice_of_the_step(
     assert [own.action_space.sample() for _ in range(5)] == [plain.sample() for _ in range(5)]
 
 
-def test_numbers_in_place_of_a_librarys_own_are_those_of_the_step():
+def test_scripted_numbers_are_those_of_the_step():
     world = make_world(rotates_draws=True)
     d = world.scripted_data
     world.events.steps = 2
@@ -184,7 +184,7 @@ def test_environments_follow_the_script_of_their_world_step_by_step():
     assert [found.reward for found in world.transitions] == [*d.rewards, d.rewards[2]]
 
 
-def test_rewards_differ_between_steps_episodes_and_copies_as_stored_answers_have_them():
+def test_scripted_rewards_differ_by_step_episode_and_environment():
     rewards = {
         place: EpisodeScript(copy=place[0]).compute_reward(*place[1:])
         for place in [(0, 0, 1), (0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 2), (2, 1, 1)]
@@ -195,7 +195,7 @@ def test_rewards_differ_between_steps_episodes_and_copies_as_stored_answers_have
     assert rewards[1, 1, 2] == pytest.approx(0.2626063, abs=1e-6)
 
 
-def test_the_monitor_has_each_report_as_it_was():
+def test_monitor_copies_reported_metrics():
     monitor, metrics = ProbeMonitor(), {"loss": 1.0}
     monitor.record(metrics)
     metrics["loss"] = 2.0

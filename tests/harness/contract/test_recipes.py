@@ -97,7 +97,7 @@ def test_an_unknown_recipe_is_refused_with_the_closest_name():
             read_recipe("ppo", name)
 
 
-def test_common_fields_have_the_requested_values_and_others_the_frameworks_own():
+def test_common_fields_are_requested_values_and_others_framework_defaults():
     requested = dataclasses.replace(load_recipe("ppo", "original"), gamma=0.5, adam_eps=0.25)
     own = load_recipe("ppo", "sb3")
     adapter = types.SimpleNamespace(

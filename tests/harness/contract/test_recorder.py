@@ -210,7 +210,7 @@ def test_every_optimizer_step_is_recorded_and_the_first_ones_with_arrays(monkeyp
     assert record.stored["rewards"] == 2 and training.buffers == [2] and record.rollouts == ()
 
 
-def test_the_policys_inputs_are_those_of_critics_where_actions_are_discrete(monkeypatch):
+def test_discrete_policy_inputs_are_those_of_critics(monkeypatch):
     training = Training(monkeypatch, {"n_discrete_actions": 4}, snapshots=1)
     training.begin()
     seen = training.forward(2, 2, OBSERVATIONS)
@@ -256,7 +256,7 @@ def test_without_tracing_there_are_no_lines(monkeypatch):
     assert record.steps[0].observations.shape == (0, 0)  # the policy has seen none
 
 
-def test_targets_that_moved_are_recorded_once_with_the_time_at_which_it_is_noticed(monkeypatch):
+def test_target_updates_are_recorded_once_with_their_time(monkeypatch):
     training = Training(monkeypatch)
     training.begin()
     training.env.step(np.zeros(ACTIONS))
@@ -286,7 +286,7 @@ def test_weights_are_saved_after_whole_update_cycles_and_rollouts_before_them(mo
     assert record.stored is record.rollouts[0] and training.buffers == [1, 2, 3]
 
 
-def test_functions_around_optimizer_steps_see_them_begin_and_end(monkeypatch):
+def test_functions_around_optimizer_steps_are_called_before_and_after(monkeypatch):
     calls = []
     around = (
         lambda event: calls.append((event.optimizer, len(training.recorder._steps))),
@@ -299,7 +299,7 @@ def test_functions_around_optimizer_steps_see_them_begin_and_end(monkeypatch):
     assert training.recorder.record().steps[0].after
 
 
-def test_generators_are_watched_where_random_numbers_are_the_frameworks_own(monkeypatch):
+def test_generators_are_watched_if_random_numbers_are_not_scripted(monkeypatch):
     training, state = Training(monkeypatch, {"own_rng": True}), [0]
     functions = [(np.linalg, "norm", "a norm")]
     with training.recorder._watch_rng(functions, {"lib": lambda: state[0]}):

@@ -25,7 +25,7 @@ def test_uniform_is_the_default_and_has_no_part_in_the_name():
     assert plain == support.spec("sb3", "dqn", replay="uniform")
 
 
-def test_name_tells_what_is_not_usual_and_the_record_all():
+def test_variant_names_non_default_fields_and_the_record_has_all():
     spec = support.spec("sb3", "dqn", replay={"name": "per", "alpha": 0.6})
     assert ",replay=per" in spec.variant and "alpha" not in spec.variant
     other = support.spec("sb3", "dqn", replay={"name": "imp", "alpha": 0.7, "fragments": 5})
@@ -37,7 +37,7 @@ def test_name_tells_what_is_not_usual_and_the_record_all():
     assert spec != other and hash(spec.replay) != hash(other.replay)
 
 
-def test_record_of_before_reads_as_uniform():
+def test_record_without_replay_means_uniform():
     old = spec_to_dict(support.spec("sb3", "dqn"))
     del old["replay"]
     assert spec_from_dict(old).replay == UNIFORM_REPLAY
@@ -65,7 +65,7 @@ def test_every_field_is_checked_and_has_a_default(name):
         ({"alpha": 0.5}, r"must be one of: uniform, per, rank, atdc, imp"),
     ],
 )
-def test_what_cannot_be_is_one_message(given, message):
+def test_invalid_replay_settings_are_one_message(given, message):
     with pytest.raises(SpecError, match=message):
         make_replay_config(given)
 
@@ -79,7 +79,7 @@ def test_ppo_replays_nothing():
 
 
 @pytest.mark.parametrize("framework", ["tianshou"])
-def test_framework_that_cannot_is_refused_before_training(framework):
+def test_framework_without_replay_support_is_refused_before_training(framework):
     message = f"replay=imp is not available for algorithm=td3 of framework={framework}: .*Use repl"
     with pytest.raises(SpecError, match=message):
         asked(framework, "td3", replay="imp")
@@ -103,7 +103,9 @@ def test_framework_that_cannot_is_refused_before_training(framework):
         ),
     ],
 )
-def test_what_tianshou_does_otherwise_is_refused_with_the_remedy(algorithm, replay, more, message):
+def test_replay_settings_missing_in_tianshou_are_refused_with_the_remedy(
+    algorithm, replay, more, message
+):
     with pytest.raises(SpecError, match=message):
         asked("tianshou", algorithm, replay=replay, **more)
 
@@ -115,7 +117,9 @@ def test_what_tianshou_does_otherwise_is_refused_with_the_remedy(algorithm, repl
         ("td3", "net", "use replay.critics=mean or max"),
     ],
 )
-def test_what_torchrl_does_not_tell_is_refused_with_the_remedy(algorithm, critics, message):
+def test_replay_settings_missing_in_torchrl_are_refused_with_the_remedy(
+    algorithm, critics, message
+):
     with pytest.raises(SpecError, match=message):
         asked("torchrl", algorithm, replay={"name": "imp", "critics": critics})
     asked("torchrl", algorithm, replay={"name": "imp", "critics": "max"})

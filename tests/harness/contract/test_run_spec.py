@@ -42,7 +42,7 @@ ENDPOINTS = "must be final, auc, last-K such as last-3, or steps-P such as steps
         ("python", ["/a/python", None], [], ""),
     ],
 )
-def test_settings_outside_of_the_identity_are_as_given_or_refused(name, allowed, refused, words):
+def test_settings_outside_the_identity_are_unchanged_or_refused(name, allowed, refused, words):
     for value in iterate_some(allowed):
         spec = support.spec(**{name: value})
         assert getattr(spec, name) == value
@@ -83,7 +83,7 @@ def test_an_interval_of_evaluations_is_a_tenth_of_the_steps_rounded_up():
     assert support.spec(steps=600, eval_every=600).eval_every == 600
 
 
-def test_the_title_says_what_is_changed():
+def test_title_names_changed_settings():
     plain = support.spec()
     assert plain.title == "sb3 ppo InvertedPendulum-v4 sb3 seed=0"
     script = OwnScript("own.py", hashlib.sha256(b"").hexdigest(), "")
@@ -130,7 +130,7 @@ def make(alignment, **changes):
     return make_run_spec(values, recipe | changes, recipe)
 
 
-def test_under_defaults_a_framework_has_its_own_values_but_for_the_protocol():
+def test_library_defaults_apply_except_to_the_protocol():
     spec = make("defaults", learning_starts=77)
     own = load_recipe("td3", "sb3")
     assert spec.hyperparameters == dataclasses.replace(own, learning_starts=77)
@@ -188,7 +188,7 @@ def test_devices_and_interventions_have_names_of_plain_characters(name, allowed,
             spec_from_dict(stored | {name: value})
 
 
-def test_an_algorithm_of_a_package_that_is_broken_is_refused_with_the_reason(monkeypatch):
+def test_algorithm_of_a_broken_package_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setitem(run_spec.BROKEN_ALGORITHMS, "theirs", "a:B: ImportError: c")
     with pytest.raises(
         SpecError, match=r"^algorithm=theirs cannot be used \(a:B: ImportError: c\)"

@@ -93,7 +93,7 @@ def test_the_driver_of_one_environment_resets_at_the_end_of_an_episode():
     assert closed == [True]
 
 
-def test_what_an_implementation_lacks_is_an_error():
+def test_features_missing_in_an_implementation_raise():
     with pytest.raises(NotImplementedError, match="no switch"):
         SingleEnvDriver(make_single_env(SCRIPT)).freeze()
     missing = make_missing_implementation("a", ["b"], "it is not installed")
@@ -110,7 +110,7 @@ def test_recorded_episodes_are_return_and_length():
     assert read_episode({"r": np.array([1.5, 9]), "l": 7}) == (1.5, 7.0)
 
 
-def test_a_place_in_a_source_is_its_package_file_and_line(tmp_path):
+def test_source_location_is_package_file_and_line(tmp_path):
     folder = tmp_path / "site-packages" / "somebody"
     folder.mkdir(parents=True)
     (folder / "own.py").write_text("\n\ndef first():\n    a = 1\n    return a + 2\n")
@@ -119,6 +119,6 @@ def test_a_place_in_a_source_is_its_package_file_and_line(tmp_path):
     assert locate_source(module.first, "") == "somebody/own.py:3"
     assert locate_source(module.first, "not there") == "somebody/own.py:3"
     assert locate_source(functools.wraps(module.first)(lambda: 0), "return") == "somebody/own.py:5"
-    here = locate_source(test_a_place_in_a_source_is_its_package_file_and_line, "folder = ")
+    here = locate_source(test_source_location_is_package_file_and_line, "folder = ")
     assert here.startswith("harness/contract/test_scripted_episodes.py:")
     assert locate_source(len, "x") == ""

@@ -45,7 +45,7 @@ COMPARED = [
 
 
 @pytest.mark.parametrize(("compare", "expected"), COMPARED)
-def test_a_spy_compares_like_its_number_and_reports_what_with(compare, expected):
+def test_spy_compares_like_its_number_and_reports_the_other_operand(compare, expected):
     reported = []
     spy = make_threshold_spy(0.5, reported.append)
     assert [compare(spy, other) for other in (0.75, 0.5, 0.25)] == expected
@@ -154,7 +154,7 @@ def test_choices_are_entries_or_integers_with_and_without_replacement():
     assert (draw.low, draw.high, draw.count, draw.with_replacement) == (0, 7, 3, False)
 
 
-def test_permutations_are_recorded_as_draws_of_what_is_used_of_them():
+def test_permutations_are_recorded_as_draws_of_their_used_part():
     world = make_world()
     permutations = RotatingPermutations(world)
     permutations.draw_permutation(6)
@@ -188,7 +188,7 @@ class Watched:
         ]
 
 
-def test_what_is_seeded_in_a_training_is_recorded_with_its_line():
+def test_seeding_during_training_is_recorded_with_its_line():
     watched = Watched()
     original = np.random.default_rng, random.seed
     with watched.watch.watch_functions([(np.linalg, "norm", "a norm")]):
@@ -210,7 +210,7 @@ def test_nothing_is_recorded_before_a_training_or_outside_of_a_framework(changes
     assert watched.events == []
 
 
-def test_what_stands_for_no_numbers_is_not_recorded():
+def test_abstract_generators_are_not_recorded():
     watched = Watched(is_abstract=lambda made: made is None)
     with watched.watch.watch_functions([]):
         random.seed(1)  # returns None
@@ -218,7 +218,7 @@ def test_what_stands_for_no_numbers_is_not_recorded():
     assert [event[2] for event in watched.events] == ["numpy.random.default_rng"]
 
 
-def test_a_state_that_comes_back_is_recorded_and_one_that_stays_is_not():
+def test_repeated_generator_state_is_recorded_and_constant_one_is_not():
     watched = Watched()
     for watched.state in (1, 1, 2, 2, 1, 3):
         watched.watch.check_states()
@@ -234,7 +234,7 @@ def test_states_before_a_training_are_not_compared():
     assert watched.events == []
 
 
-def test_global_generators_that_come_back_are_recorded_by_name():
+def test_repeated_global_generators_are_recorded_by_name():
     watched = Watched(line="")
     saved = random.getstate(), np.random.get_state()
     watched.watch.check_states()
@@ -246,7 +246,7 @@ def test_global_generators_that_come_back_are_recorded_by_name():
     assert names == {"random", "numpy.random"}
 
 
-def test_a_key_that_is_used_by_the_same_function_again_is_recorded():
+def test_reused_key_is_recorded():
     watched = Watched()
     watched.watch.check_key("draw", 5)
     watched.watch.check_key("split", 5)

@@ -63,7 +63,7 @@ def test_steps_and_updates_may_differ_from_those_of_the_hyperparameters():
     assert (config.framework_steps, config.update_schedule) == (0, schedule)
 
 
-def test_fields_that_an_adapter_is_older_than_are_as_before_they_existed():
+def test_fields_newer_than_an_adapter_have_their_legacy_value():
     t = make()
     t.set_option("gamma", "gamma")
     t.set_option("rate", "rate")
@@ -98,7 +98,7 @@ def test_all_refusals_are_in_one_message_with_the_last_reason_of_each():
         t.finish(10)
 
 
-def test_values_as_the_framework_has_them_are_no_refusals():
+def test_values_equal_to_the_frameworks_are_accepted():
     t = make()
     t.declare_constant("gamma", 0.9)
     t.declare_tied("rate", 0.1, "as another")
@@ -154,7 +154,7 @@ def test_convolutions_are_set_for_images_only(image, kind):
     assert config.settings.get("convolutions") == (list(filters) if filters else None)
 
 
-def test_values_that_upstream_rounds_have_what_it_uses():
+def test_rounded_settings_have_the_value_that_upstream_uses():
     t = make()
     t.set_option("gamma", "gamma")
     t.set_option("rate", "rate", 7)
@@ -202,7 +202,7 @@ def test_the_entropy_has_another_unit_unless_all_ranges_of_actions_are_2(low, hi
         assert t.finish(10).conversions == expected
 
 
-def test_images_are_refused_with_another_way():
+def test_refused_images_error_names_an_alternative():
     make().reject_images(Task("A-v0", 8, (), (), 0, 3))
     with pytest.raises(SpecError, match=r"^env=A-v0 shows images, and framework=own does not trai"):
         make().reject_images(Task("A-v0", 8, (), (), 0, 3, image=(4, 84, 84)))

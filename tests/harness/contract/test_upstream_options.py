@@ -35,7 +35,7 @@ def test_options_are_those_that_no_hyperparameter_and_no_run_states():
     assert list_upstream_options(make_adapter(None), "td3", make_native()) == []
 
 
-def test_restored_options_have_upstreams_default_and_the_rest_stays():
+def test_restored_options_have_upstreams_default_and_others_are_unchanged():
     native = make_native(noise="Gaussian", other=3)
     restored = restore_upstream_options(make_adapter(DEFAULTS), "td3", native)
     assert restored.settings == {"gamma": 0.9, "seed": 7, "noise": None, "other": 3}
@@ -50,7 +50,7 @@ def test_the_command_lists_what_skrl_gets():
     assert "use_sde false" in untouched
 
 
-def test_the_list_is_not_about_a_recipe():
+def test_options_list_refuses_a_recipe():
     options = types.SimpleNamespace(
         **{"options": True, "hps": ["original"], "alignment": None, "paper": False},
         **{"frameworks": ["sb3"], "algorithms": ["ppo"], "env": None, "markdown": False},

@@ -20,7 +20,7 @@ from parallax.harness.contract.upstream_code import (
 )
 
 
-def test_progress_messages_and_warnings_are_silent_within_the_context(capsys):
+def test_progress_messages_and_warnings_are_suppressed_within_the_context(capsys):
     before = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -28,7 +28,7 @@ def finding(name, step):
     return {"id": f"{name}-id", "name": name, "first_step": step}
 
 
-def test_a_finding_counts_where_no_healthy_training_has_it():
+def test_findings_absent_in_healthy_trainings_count():
     healthy = [[finding("a", 10)], [finding("b", 5)]]
     assert not judge_findings("x/y/001", [[finding("a", 1), finding("b", 1)]], healthy).found
     said = judge_findings("x/y/001", [[finding("c", 70), finding("d", 30)]], healthy)
@@ -52,7 +52,7 @@ def test_returns_are_tested_in_pairs_of_the_first_seeds():
     )
 
 
-def test_trainings_are_set_beside_those_without_the_fault():
+def test_faulty_trainings_are_compared_with_healthy_ones():
     plain = {seed: 100.0 + seed for seed in SEEDS}
     said = {seed: (finding("a", 3),) for seed in SEEDS}
     quiet = dict.fromkeys(SEEDS, ())
@@ -70,13 +70,13 @@ def test_trainings_are_set_beside_those_without_the_fault():
     assert gather.describe_false_positives(found).endswith(": 0 of 10 of sb3's dqn.")
 
 
-def test_a_training_without_a_fault_counts_as_found_where_no_other_says_the_same():
+def test_healthy_training_with_a_unique_finding_is_a_false_positive():
     a, b = finding("a", 10), finding("b", 5)
     assert count_false_positives([[a], [a], [a, b], []]) == 1
     assert count_false_positives([[a], []]) == 1 and count_false_positives([[], []]) == 0
 
 
-def test_tables_tell_what_was_found_by_whom(tmp_path, capsys):
+def test_tables_list_bugs_found_by_each_detector(tmp_path, capsys):
     lines = [
         {"mutant": "sb3/dqn/001", "outcome": "found", "by": "dqn.counts", "seconds": 2.0},
         {"mutant": "sb3/dqn/002", "outcome": "missed", "by": "", "seconds": 9.0},
@@ -111,7 +111,7 @@ def test_texts_of_verdicts_are_escaped(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mutant": "x"}'])
-def test_another_file_is_refused(text, tmp_path, capsys):
+def test_file_of_another_format_is_refused(text, tmp_path, capsys):
     file = tmp_path / "m.jsonl"
     file.write_text(text)
     assert main(["mutation", "detectors", "--mutants", str(file)]) == 2

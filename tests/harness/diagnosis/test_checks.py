@@ -77,13 +77,13 @@ NETWORKS = (
 )
 
 
-def test_every_check_of_the_table_is_there():
+def test_every_check_of_the_table_exists():
     found = {check.paper_id for check in CHECKS.values()} - {""}
     assert len(PAPER_IDS) == 24 and found == {*PAPER_IDS, "ACN.d0"}
     assert set(NETWORKS) <= set(CHECKS)
 
 
-def test_the_limit_of_learning_rates_is_twice_the_highest_one_of_the_recipes():
+def test_learning_rate_threshold_is_twice_the_highest_recipe_rate():
     recipes = [load_recipe(a, name) for a in ALGORITHMS for name in list_recipe_names(a)]
     fields = [pair for recipe in recipes for pair in dataclasses.asdict(recipe).items()]
     highest = max(rate for name, rate in fields if name.endswith("learning_rate"))
@@ -93,7 +93,7 @@ def test_the_limit_of_learning_rates_is_twice_the_highest_one_of_the_recipes():
 
 
 @pytest.mark.parametrize("check", load_own_checks(), ids=lambda check: check.id)
-def test_words_are_there(check: DiagnosisCheck):
+def test_every_check_has_texts(check: DiagnosisCheck):
     assert check.causes and check.remedies and check.may_be_wrong and check.source
     assert check.needs or check.id == "not-a-number"  # it also reads the error of a run
 
@@ -405,7 +405,7 @@ def test_every_check_has_a_case():
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_a_check_sees_its_fault_and_not_its_absence(name):
+def test_check_detects_its_fault_and_not_its_absence(name):
     faulty, healthy = (signals(**case) for case in FIRES[name])
     needs = set(CHECKS[name].needs) - {"beginning", "random_share"}
     assert all(made.has(need) for need in needs for made in (faulty, healthy))
@@ -432,7 +432,7 @@ def test_targets_are_recomputed_and_the_fault_named():
     assert "time limits" in detect_wrong_targets(signals(values={"targets": cut}), 1e-4).text
 
 
-def test_constant_targets_and_rewards_beside_huge_values_show_no_weights():
+def test_constant_targets_with_huge_values_allow_no_regression():
     # As with learning rates of 0.5: one critic is constant, the other huge, and rewards are 1.
     ones, rng = np.ones(len(REWARDS)), np.random.default_rng(0)
     constant, huge = (HeadOutput(v[:, None], (n,)) for n, v in enumerate((-ones, 1e10 * ones)))
@@ -457,7 +457,7 @@ def test_constant_targets_and_rewards_beside_huge_values_show_no_weights():
         (REWARDS + 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], None),
     ],
 )
-def test_what_is_wrong_with_targets_is_named(targets, told):
+def test_fault_of_targets_is_named(targets, told):
     found = CHECKS["wrong-targets-matched"].detect(
         signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4
     )
@@ -475,7 +475,7 @@ def test_numbers_that_are_not_finite_do_not_end_the_comparison_of_targets(broken
         assert CHECKS["wrong-targets-matched"].detect(made, 1e-4) is None
 
 
-def test_a_trained_network_in_targets_is_told_from_the_target_network():
+def test_trained_network_in_targets_is_detected():
     one = regressions(
         "values",
         REWARDS + 0.9 * VALUES.max(axis=1),
@@ -487,7 +487,7 @@ def test_a_trained_network_in_targets_is_told_from_the_target_network():
     assert "network that is trained" in found.text
 
 
-def test_time_limits_that_count_as_ends_are_a_note_where_that_was_chosen():
+def test_time_limits_treated_as_terminal_by_choice_are_a_note():
     cut = {"truncated": np.arange(24) % 6 == 5}
     targets = REWARDS + 0.9 * VALUES.max(axis=1) * ~cut["truncated"]
     levels = []

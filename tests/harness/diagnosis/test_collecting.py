@@ -54,7 +54,7 @@ def test_returns_have_a_deviation_from_the_tenth_episode_on():
     assert values == pytest.approx([np.std(np.arange(10)), np.std(np.arange(1, 11))])
 
 
-def test_images_are_noted_and_shown_as_they_are():
+def test_images_are_recorded_and_passed_unchanged():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=3))
     walk(collector, 0, CHUNK_STEPS + 40, shape=(4, 4, 2), choices=3)
     shapes = []
@@ -65,7 +65,7 @@ def test_images_are_noted_and_shown_as_they_are():
     assert collector.recent().shape == (CHUNK_STEPS, 32)
 
 
-def test_episodes_of_several_copies_are_told_apart():
+def test_episodes_of_parallel_environments_are_separated():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=2, n_envs=2))
     for step in range(40):
         ended = step in (18, 39)  # copies 0 and 1, after 10 and 20 steps of theirs
@@ -114,7 +114,7 @@ def check(name, *needs):
     )
 
 
-def test_what_cannot_be_asked_is_told_once_with_the_signal_it_lacks():
+def test_checks_without_their_signal_are_reported_once():
     engine, said = watched([check("MINE", "return"), check("OTHER", "lenght", "return")])
     assert engine.list_missing_signals() == {"OTHER": ["lenght"]} == engine.report()["unasked"]
     assert len([line for line in said if "OTHER (lenght)" in line]) == 1
@@ -132,19 +132,19 @@ def test_a_check_has_its_own_period_and_can_be_left_out():
     assert report["asked"]["SELDOM"] == 4  # three periods, and the end
 
 
-def test_a_class_that_cannot_be_imported_is_told_by_name():
+def test_check_that_cannot_be_imported_is_named():
     checks, troubles = load_all_checks(["no_such_module:CHECK", "json:JSONDecoder"])
     assert [one.id for one in checks] == [one.id for one in load_own_checks()]
     assert "no_such_module:CHECK" in troubles[0] and "json:JSONDecoder" in troubles[1]
 
 
-def test_looks_are_a_hundredth_of_the_run_apart_at_uneven_steps():
+def test_checks_run_every_hundredth_of_the_run_at_uneven_steps():
     assert compute_default_period(10**6) == 10**4 and compute_default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
     assert 28 <= engine.report()["looks"] <= 32
 
 
-def test_a_policy_that_fails_is_told_once_and_asked_no_more():
+def test_failing_policy_is_reported_once_and_not_queried_again():
     said, events = [], TrainingEvents()
     engine = DiagnosisEngine(
         TrainingFacts(steps=300, choices=2), load_own_checks(), {}, period=20, say=said.append
@@ -176,7 +176,7 @@ def test_actions_of_any_range_have_the_same_entropy(scale):
     assert collector.signals.series["entropy"].latest == pytest.approx(0.98, abs=0.02)
 
 
-def test_matrices_begin_as_large_whichever_way_they_lie():
+def test_initial_scale_of_a_matrix_is_independent_of_its_orientation():
     rows = np.random.default_rng(5).normal(size=(256, 3)) / np.sqrt(3)  # units, inputs
     kernels = {"a.weight": rows, "b.kernel": rows.T, "c.kernel": np.stack([rows.T, rows.T])}
     collector = EnvironmentSignalCollector(TrainingFacts(**CONTINUOUS))

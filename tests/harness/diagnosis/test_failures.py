@@ -51,7 +51,7 @@ def train_until_nan(diagnosis, rate, fails=True):
             observation, _ = env.reset()
 
 
-def test_a_loop_that_dies_of_nan_before_the_first_check_says_so():
+def test_nan_before_the_first_check_is_reported():
     lines = []
     with pytest.raises(ValueError, match="action space"), Diagnosis(say=lines.append) as diagnosis:
         train_until_nan(diagnosis, 0.5)
@@ -62,7 +62,7 @@ def test_a_loop_that_dies_of_nan_before_the_first_check_says_so():
     assert any("not-a-number" in line for line in lines)
 
 
-def test_a_rate_is_named_although_the_first_step_ends_the_training():
+def test_high_learning_rate_is_reported_although_the_first_step_fails():
     """The highest counts: the second optimizer's usual rate must not hide that of the first."""
     network = torch.nn.Linear(4, 2)
     optimizers = [
@@ -81,7 +81,7 @@ def test_a_rate_is_named_although_the_first_step_ends_the_training():
     assert found.loc["learning-rate-too-high", "seen"] == "The learning rate of Adam is 10000."
 
 
-def test_a_sound_loop_has_neither():
+def test_healthy_loop_has_no_failure_findings():
     with Diagnosis(say=lambda text: None) as diagnosis:
         train_until_nan(diagnosis, 1e-3, fails=False)
     assert not {"not-a-number", "learning-rate-too-high"} & set(diagnosis.report()["findings"])
@@ -89,7 +89,7 @@ def test_a_sound_loop_has_neither():
     assert all(finding.check.id != "not-a-number" for finding in diagnosis.findings)
 
 
-def test_the_error_itself_counts():
+def test_error_that_ends_the_loop_is_a_finding():
     with pytest.raises(ValueError, match="nan"), Diagnosis(say=lambda text: None) as diagnosis:
         diagnosis.wrap(gymnasium.make("CartPole-v1"))
         raise ValueError("Expected parameter loc to satisfy Real(), but found\ntensor([[nan]])")
@@ -97,7 +97,7 @@ def test_the_error_itself_counts():
     assert "tensor([[nan]])" in finding.seen.text
 
 
-def test_the_callback_watches_a_model_of_ones_own():
+def test_callback_watches_a_users_model():
     env = Monitor(gymnasium.make("CartPole-v1"))
     model = DQN("MlpPolicy", env, learning_rate=1.0, learning_starts=50, device="cpu", seed=0)
     with DiagnosisCallback(period=100, say=lambda text: None) as callback:
@@ -141,7 +141,7 @@ def test_the_callback_refuses_several_environments():
         model.learn(100, callback=DiagnosisCallback())
 
 
-def test_remedies_name_what_the_framework_calls_it():
+def test_remedies_have_the_frameworks_option_names():
     text = "lower learning_rate or rollout_steps; set gamma."
     names = {"rollout_steps": "PPO.n_steps", "gamma": "GAE.gamma", "learning_rate": "Adam.lr"}
     assert name_hyperparameters(text, names) == (
@@ -149,7 +149,7 @@ def test_remedies_name_what_the_framework_calls_it():
     )
 
 
-def test_remedies_for_a_loop_of_ones_own_have_its_names_alone():
+def test_remedies_for_a_user_loop_have_its_names_only():
     text = "lower learning_rate (policy_learning_rate, critic_learning_rate); wrappers=normalized."
     names = dict.fromkeys(("policy_learning_rate", "critic_learning_rate"), "learning_rate")
     assert replace_hyperparameters(text, names) == (

@@ -20,13 +20,13 @@ def healthy():
     return *train(steps=STEPS, period=PERIOD, say=lines.append), lines
 
 
-def test_weights_are_the_same_to_the_last_bit(healthy):
+def test_library_diagnosis_does_not_change_weights(healthy):
     _, weights, _ = healthy
     _, unwatched = train(steps=STEPS, watched=False)
     assert all(np.array_equal(a, b) for a, b in zip(weights, unwatched, strict=True))
 
 
-def test_the_healthy_twin_has_none_of_the_faults(healthy):
+def test_healthy_program_has_no_findings_of_faults(healthy):
     found, _, lines = healthy
     assert not set(FAULTS.values()) & set(found)
     assert not [finding for finding in found.values() if finding.level == "error"]
@@ -41,7 +41,7 @@ def test_a_fault_is_found(fault):
     assert FAULTS[fault] in found
 
 
-def test_strict_ends_the_program_and_leaves_nothing_hooked_in():
+def test_strict_mode_ends_the_program_and_removes_hooks():
     hooks, backward = optimizer._global_optimizer_post_hooks, torch.Tensor.backward
     with pytest.raises(TrainingError, match="wrong-targets"):
         train("ends_ignored", steps=STEPS, period=PERIOD, strict=True)
@@ -63,7 +63,7 @@ def own(name, ask):
     )
 
 
-def test_a_check_that_raises_is_told_once_and_the_others_go_on():
+def test_failing_check_is_reported_once_and_others_continue():
     lines = []
     diagnosis = Diagnosis(
         steps=600, extra_checks=[own("broken", broken), own("seen", seen)], say=lines.append

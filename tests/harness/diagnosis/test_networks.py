@@ -32,14 +32,14 @@ def directly(net, inputs):
         ([nn.LayerNorm(8), nn.ReLU()], False),
     ],
 )
-def test_a_layer_that_feeds_another_one_directly_is_told(middle, told):
+def test_direct_input_to_another_layer_is_detected(middle, told):
     net = nn.Sequential(nn.Linear(4, 8), *middle, nn.Linear(8, 2))
     assert directly(net, torch.ones(3, 4))[-1] is told
     with torch.no_grad():
         assert directly(net, torch.ones(3, 4))[-1] is None
 
 
-def test_convolutions_count_behind_what_only_reshapes():
+def test_convolutions_followed_by_reshaping_are_measured():
     bare = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     sound = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
     assert directly(bare, torch.ones(2, 1, 4, 4))[-1] is True
@@ -69,7 +69,7 @@ def window(net, lost=()):
     return signals
 
 
-def test_a_window_leaves_nothing_hooked_in_and_makes_signals():
+def test_window_collects_signals_and_removes_hooks():
     torch.manual_seed(0)
     backward = torch.Tensor.backward
     signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
@@ -81,7 +81,7 @@ def test_a_window_leaves_nothing_hooked_in_and_makes_signals():
     assert not hooks and torch.Tensor.backward is backward
 
 
-def test_lost_parameters_and_dead_layers_are_told_apart():
+def test_lost_parameters_and_dead_layers_are_distinguished():
     torch.manual_seed(0)
     lost = nn.Parameter(torch.ones(3))
     signals = window(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), [lost])
@@ -113,7 +113,7 @@ def examined(net):
     return signals
 
 
-def test_a_policy_is_examined_and_left_as_it_is():
+def test_policy_examination_does_not_change_the_policy():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
     sound = examined(net)

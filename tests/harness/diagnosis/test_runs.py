@@ -25,13 +25,13 @@ def both(request, tmp_path_factory):
     return runs
 
 
-def test_weights_are_the_same_to_the_last_bit(both):
+def test_run_diagnosis_does_not_change_weights(both):
     (_, off), (_, on) = both
     assert off["status"] == on["status"] == "completed", (off["failure"], on["failure"])
     assert off["weights_sha256"] == on["weights_sha256"]
 
 
-def test_the_folder_tells_what_was_found(both):
+def test_run_folder_has_the_findings(both):
     (off, _), (on, _) = both
     assert not (off / "diagnosis.json").exists()
     report = json.loads((on / "diagnosis.json").read_text())
@@ -41,7 +41,7 @@ def test_the_folder_tells_what_was_found(both):
     assert "1 runs, 1 of them with a diagnosis" in format_findings(on, notes=True)
 
 
-def test_it_is_no_part_of_the_identity(both, tmp_path):
+def test_diagnosis_is_not_part_of_the_run_identity(both, tmp_path):
     plain = support.spec()
     watched = dataclasses.replace(plain, diagnosis={"mode": "strict"})
     assert plain == watched and plain.folder(tmp_path) == watched.folder(tmp_path)
@@ -51,7 +51,7 @@ def test_it_is_no_part_of_the_identity(both, tmp_path):
     assert spec_from_dict(recorded).diagnosis == {"mode": "off"}
 
 
-def test_a_damaged_report_is_told_and_no_more(both):
+def test_damaged_report_is_reported_without_failing_the_run(both):
     folder = both[1][0]
     path = folder / "diagnosis.json"
     whole = path.read_bytes()

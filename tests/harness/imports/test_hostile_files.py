@@ -158,7 +158,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_files_that_claim_too_much_are_refused_in_a_few_words(name, tmp_path, monkeypatch, capsys):
+def test_files_with_excessive_sizes_are_refused_in_a_short_message(
+    name, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     file, content, reason = HOSTILE[name]
     (tmp_path / "logs").mkdir()
@@ -202,7 +204,7 @@ def test_settings_of_many_bytes_are_refused(tmp_path, monkeypatch, capsys):
     assert "its settings are too large" in capsys.readouterr().out
 
 
-def test_one_text_of_many_rows_is_kept_once(tmp_path):
+def test_text_repeated_in_many_rows_is_stored_once(tmp_path):
     """Written out, it would take 5 GB."""
     rows = 50_000
     texts = pyarrow.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pyarrow.array([LONG]))
@@ -213,7 +215,7 @@ def test_one_text_of_many_rows_is_kept_once(tmp_path):
     assert len(curve.evaluations.timesteps) == rows
 
 
-def test_lists_and_structures_name_no_run(tmp_path):
+def test_nested_columns_name_no_run(tmp_path):
     file = tmp_path / "table.parquet"
     columns = {"step": [1], "return": [1.0], "env": [[1]], "algorithm": [{"a": 1}]}
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
@@ -223,7 +225,7 @@ def test_lists_and_structures_name_no_run(tmp_path):
         list(read_table(file, CurveOptions(columns={"env": "env"})))
 
 
-def test_patterns_take_no_long_name():
+def test_patterns_refuse_long_names():
     pattern = PathPattern("{algorithm}_{env}_{framework}_{_}_seed{seed}")
     assert pattern.match_name("_" * 100_000) is None
     assert pattern.match_name("ppo_A_sb3__seed1") is None

@@ -72,7 +72,7 @@ def find_runs(folder="results"):
     return load_runs(Path(folder)).runs
 
 
-def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
+def test_callback_evaluations_are_imported_unchanged(sb3_logs, call, capsys):
     source = sb3_logs / "eval"
     assert call(source, "--frameworks", "sb3", "--pattern", "{algorithm}/{env}_{seed}") == 0
     (run,) = find_runs()
@@ -88,7 +88,7 @@ def test_evaluations_of_the_callback_come_back_equal(sb3_logs, call, capsys):
     assert "Unknown: hps of 1 run." in capsys.readouterr().out
 
 
-def test_stated_hyperparameters_give_the_variant_of_a_run_trained_here(sb3_logs, call, capsys):
+def test_imported_hyperparameters_give_the_variant_of_a_trained_run(sb3_logs, call, capsys):
     words = ["--frameworks", "sb3", "--pattern", "{algorithm}/{env}_{seed}", "--hps", "original"]
     stated = ("gamma=0.9", "gae_lambda=0.95", "hidden_sizes=[8, 8]", "target_kl=null")
     words += [word for value in stated for word in ("--set", f"hyperparameters.{value}")]
@@ -119,7 +119,7 @@ def test_monitors_of_parallel_environments_are_one_run(sb3_logs, call):
     assert "returns=training" in run.id.cell.variant
 
 
-def test_scalars_of_event_files_come_back_equal(sb3_logs, call):
+def test_event_file_scalars_equal_those_of_tensorboard(sb3_logs, call):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     folder = sb3_logs / "tb" / "PPO_1"
@@ -200,7 +200,7 @@ def test_separators_and_gzip(tmp_path, call, name, separator):
     assert len(find_runs()) == len(make_table().groupby(["framework", "seed"]))
 
 
-def test_a_recipe_is_no_run_and_says_the_command(tmp_path, call, capsys):
+def test_recipe_file_is_refused_with_the_command(tmp_path, call, capsys):
     (tmp_path / "ppo.yml").write_text("CartPole-v1:\n  n_steps: 8\n")
     assert call("ppo.yml") == 2
     assert "parallax new recipe ppo.yml" in capsys.readouterr().err
@@ -214,7 +214,7 @@ def test_a_recipe_is_no_run_and_says_the_command(tmp_path, call, capsys):
         ("no header", "unknown"),
     ],
 )
-def test_the_monitor_file_beside_evaluations_states_the_task(tmp_path, call, header, env):
+def test_monitor_file_next_to_evaluations_states_the_task(tmp_path, call, header, env):
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "monitor.csv").write_text(f"{header}\nr,l,t\n1,2,3\n")
@@ -300,7 +300,7 @@ def test_imported_run_is_never_trained(tmp_path, call):
     assert main(["run", "reproduce", str(run.path)]) == 2
 
 
-def test_no_run_is_overwritten_and_copies_are_refused(tmp_path, call, capsys):
+def test_existing_runs_are_not_overwritten_and_copies_refused(tmp_path, call, capsys):
     write_cleanrl_run(tmp_path / "runs", 1)
     shutil.copytree(tmp_path / "runs", tmp_path / "again")
     assert call(tmp_path / "runs", tmp_path / "again") == 1
@@ -337,7 +337,7 @@ def test_zoo_files_state_seed_and_length(tmp_path, call, sb3_logs):
     assert (cell.algorithm, cell.env, cell.hps, run.id.seed) == ("ppo", "CartPole-v1", "rl_zoo3", 7)
 
 
-def test_nothing_in_a_zoo_file_is_executed(tmp_path, call, sb3_logs):
+def test_zoo_files_execute_no_code(tmp_path, call, sb3_logs):
     shutil.copytree(sb3_logs / "eval", tmp_path / "logs")
     inner = tmp_path / "logs" / "ppo" / "CartPole-v1_4" / "CartPole-v1"
     inner.mkdir()
@@ -382,7 +382,7 @@ def test_damaged_files_are_refused_with_a_reason(tmp_path, call, capsys, name, c
 )
 @given(position=strategies.integers(0, 400), byte=strategies.integers(0, 255))
 @settings(max_examples=50, deadline=None)
-def test_changed_bytes_never_raise_anything_else(tmp_path_factory, read, position, byte):
+def test_damaged_files_raise_the_documented_errors_only(tmp_path_factory, read, position, byte):
     folder = tmp_path_factory.mktemp("changed")
     raw = bytearray(WANDB_FILE.read_bytes())
     raw[position % len(raw)] = byte
@@ -393,7 +393,7 @@ def test_changed_bytes_never_raise_anything_else(tmp_path_factory, read, positio
         assert str(error)
 
 
-def test_an_event_file_that_was_cut_keeps_what_is_whole(tmp_path):
+def test_truncated_event_file_is_read_up_to_the_last_complete_event(tmp_path):
     write_cleanrl_run(tmp_path, 1)
     (file,) = tmp_path.rglob("*tfevents*")
     whole = read_event_files([file]).values["charts/episodic_return"]
@@ -418,7 +418,7 @@ def test_patterns(pattern, name, found):
     assert (fields["algorithm"], fields["env"], fields["seed"]) == found
 
 
-def test_patterns_that_fit_twice_or_not_are_refused():
+def test_ambiguous_and_unmatched_patterns_are_refused():
     with pytest.raises(UnusableError, match="in two ways: algorithm could be ppo_lstm or ppo"):
         PathPattern("{algorithm}_{env}_{seed}").match_path(Path("ppo_lstm_Pong_1"))
     with pytest.raises(UnusableError, match="does not fit"):
@@ -467,7 +467,7 @@ def test_solved_runs_without_seeds_are_no_copies_of_each_other(tmp_path, call):
     assert [run.final_score for run in find_runs()] == [500, 500]
 
 
-def test_length_says_nothing_where_the_task_is_unknown(tmp_path, call):
+def test_length_is_ignored_for_an_unknown_task(tmp_path, call):
     (tmp_path / "a.csv").write_text("step,return\n10,1\n20,2\n")
     (tmp_path / "b.csv").write_text("step,return\n10,3\n20,4\n30,5\n")
     assert call(tmp_path / "a.csv", tmp_path / "b.csv") == 0
@@ -494,7 +494,7 @@ def test_a_run_that_diverged_is_imported_as_failed(tmp_path, call, capsys, retur
     assert bad.record.final_score is None and bad.place.variant == good.place.variant
 
 
-def test_divergence_after_the_length_that_is_asked_for_does_not_count(tmp_path, call, capsys):
+def test_divergence_after_the_requested_steps_is_ignored(tmp_path, call, capsys):
     write_two_runs(tmp_path / "t.csv", "1.0,2.0,3.0,nan")
     assert call(tmp_path / "t.csv", "--steps", "3") == 0
     assert "failed training" not in capsys.readouterr().out
@@ -503,7 +503,7 @@ def test_divergence_after_the_length_that_is_asked_for_does_not_count(tmp_path, 
 @pytest.mark.parametrize(
     ("empty", "imported", "failed"), [("refuse", 1, 0), ("skip", 2, 0), ("fail", 2, 1)]
 )
-def test_an_option_says_what_an_empty_return_means(tmp_path, call, capsys, empty, imported, failed):
+def test_empty_return_needs_an_option(tmp_path, call, capsys, empty, imported, failed):
     write_two_runs(tmp_path / "t.csv", "1.0,2.0,,3.0")
     code = call(tmp_path / "t.csv", "--empty-returns", empty)
     out = capsys.readouterr().out

@@ -44,7 +44,7 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize(("framework", "item"), ENTRIES)
-def test_an_entry_makes_probes_answer_what_it_promises(framework, item):
+def test_interventions_change_probe_answers_as_declared(framework, item):
     for probe, promised in iterate_some(item.answers.items()):
         others = {other: unplanted(other, probe) for other in FRAMEWORKS if other in str(promised)}
         before = unplanted(framework, probe)
@@ -61,7 +61,7 @@ SHOWN_BY_TRAININGS = ("targets-after-whole-interval", "one-policy-update-per-del
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_piece_is_in_the_installed_version_once(framework):
+def test_every_source_segment_occurs_once_in_the_installed_version(framework):
     for item in iterate_some(list_interventions(load_adapter(framework))):
         for algorithm in item.algorithms:
             assert resolve_interventions(item.name, load_adapter(framework), algorithm) == (item,)
@@ -85,7 +85,7 @@ def test_every_piece_is_in_the_installed_version_once(framework):
         ),
     ],
 )
-def test_what_cannot_be_made_is_one_message_before_training(text, framework, algorithm, message):
+def test_invalid_interventions_are_one_message_before_training(text, framework, algorithm, message):
     with pytest.raises(SpecError, match=message.replace("+", r"\+")):
         resolve_interventions(text, load_adapter(framework), algorithm)
 
@@ -153,7 +153,7 @@ def test_counts_of_updates_are_expressions_of_counts_and_hyperparameters():
     assert apply_update_counts(schedule, hp, [bug]).policy_updates == 64
 
 
-def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
+def test_two_interventions_on_one_hyperparameter_are_refused(tmp_path, monkeypatch):
     both = "one: {does: Sets., set: {gamma: 1}}\ntwo: {does: Sets., set: {gamma: 0.5}}"
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(both)
     monkeypatch.setattr(Adapter, "folder", tmp_path)
@@ -161,7 +161,7 @@ def test_two_that_set_one_hyperparameter_are_refused(tmp_path, monkeypatch):
         resolve_interventions("one+two", load_adapter("sb3"), "td3")
 
 
-def test_it_is_a_part_of_what_a_run_is(tmp_path):
+def test_intervention_is_part_of_the_run_identity(tmp_path):
     plain = support.spec("sb3", "sac", alignment="exact")
     changed = dataclasses.replace(plain, intervention="critic-loss-x1")
     assert "intervention" not in plain.variant
@@ -173,7 +173,7 @@ def test_it_is_a_part_of_what_a_run_is(tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["ppo", "td3", "sac", "ddpg", "dqn"])
 @pytest.mark.parametrize("framework", ["sb3", "cleanrl", "tianshou", "torchrl", "skrl", "sbx"])
-def test_the_reference_form_leaves_every_patch_possible(framework, algorithm):
+def test_reference_form_is_compatible_with_every_patch(framework, algorithm):
     adapter = load_adapter(framework)
     fields = [item.field for item in list_patches(adapter)]
     patches = make_patches(adapter, algorithm, load_recipe(algorithm, framework), fields)

@@ -19,7 +19,7 @@ from parallax.harness.interventions.user_faults import (
 ZOO = load_recipe("dqn", "zoo")
 
 
-def test_the_fifteen_of_table_two_are_there_with_the_eight_of_the_reference():
+def test_operators_are_the_fifteen_of_the_paper_with_eight_references():
     assert (
         " ".join(FAULT_OPERATORS) == "sdf spr srs snr sls nei nrs mna mno sec snu spv sbs smr ser"
     )
@@ -28,7 +28,7 @@ def test_the_fifteen_of_table_two_are_there_with_the_eight_of_the_reference():
     }
 
 
-def test_values_are_drawn_as_the_reference_draws_them():
+def test_values_are_drawn_as_in_the_reference_code():
     assert draw_values(FAULT_OPERATORS["sdf"], 0.99, 50000, 3, seed=0) == [0.9, 0.45, 0.7]
     assert 0.9 not in draw_values(FAULT_OPERATORS["sdf"], 0.9, 50000, 20, seed=0)
     every = draw_values(FAULT_OPERATORS["sdf"], 0.99, 50000, 20, seed=0)
@@ -90,7 +90,7 @@ def test_a_fault_changes_the_training_task():
         ("sdf-2", "sb3", None),
     ],
 )
-def test_what_cannot_be_made_is_one_message(name, algorithm, message):
+def test_invalid_operators_are_one_message(name, algorithm, message):
     if message is None:
         with pytest.raises(SpecError, match="gamma"):
             apply_settings(ZOO, resolve_interventions(name, load_adapter("sb3"), "dqn"))
@@ -99,7 +99,7 @@ def test_what_cannot_be_made_is_one_message(name, algorithm, message):
         resolve_interventions(name, load_adapter("sb3"), algorithm)
 
 
-def test_a_study_has_so_many_values_of_each():
+def test_study_has_the_requested_number_of_values_per_operator():
     faults = [
         f
         for f in FAULT_OPERATORS.values()

@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("operator", MUTATION_OPERATORS)
-def test_an_operator_makes_these_faults_and_no_others(operator):
+def test_operator_generates_the_expected_mutants(operator):
     text, expected = CASES[operator]
     source = ParsedSource(text)
     found = [edit for edit in generate_edits(source, source.tree.body) if edit.operator == operator]
@@ -64,7 +64,7 @@ def test_an_operator_makes_these_faults_and_no_others(operator):
         )
 
 
-def test_what_only_tells_or_complains_is_left_alone():
+def test_logging_and_raising_code_is_not_mutated():
     text = 'losses.append(-x)\nassert x > 1\nif x > 1:\n    raise ValueError(x + 1)\n"""a - b"""'
     source = ParsedSource(text)
     assert generate_edits(source, source.tree.body) == []
@@ -103,6 +103,6 @@ def test_a_mutant_is_an_intervention_and_runs_in_upstreams_function():
     ("name", "message"),
     [("mutant-9999", "has .* mutants of td3, mutant-001 to"), ("mutant-1", "write mutant-001")],
 )
-def test_a_number_that_is_not_there_is_one_message(name, message):
+def test_unknown_mutant_number_is_one_message(name, message):
     with pytest.raises(SpecError, match=message):
         resolve_interventions(name, load_adapter("sb3"), "td3")

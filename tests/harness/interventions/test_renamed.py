@@ -32,7 +32,7 @@ def train(framework, algorithm, name, folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize("pair", STORED)
-def test_weights_are_those_under_the_earlier_name(pair, tmp_path):
+def test_renamed_intervention_gives_the_same_weights(pair, tmp_path):
     framework, algorithm = pair.split()
     expected = dict(STORED[pair])
     if train(framework, algorithm, "none", tmp_path) != expected.pop("none"):

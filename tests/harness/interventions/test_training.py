@@ -34,7 +34,7 @@ def plain(tmp_path_factory):
 @pytest.mark.parametrize(
     ("framework", "name"), [("sb3", "critic-loss-x1"), ("cleanrl", "critic-loss-x0.5")]
 )
-def test_a_run_is_changed_and_says_by_what(framework, name, plain, tmp_path):
+def test_intervention_changes_a_run_and_is_recorded(framework, name, plain, tmp_path):
     folder, run = digest(tmp_path, name, framework)
     assert run["status"] == "completed", run["failure"]
     assert run["weights_sha256"] != plain[framework]["weights_sha256"]
@@ -70,7 +70,7 @@ PIECES = {
 
 
 @pytest.mark.parametrize("framework", PIECES)
-def test_a_piece_that_is_replaced_by_itself_changes_no_bit(framework, plain, tmp_path):
+def test_segment_replaced_by_itself_changes_no_result(framework, plain, tmp_path):
     same = [dataclasses.replace(piece, replace=piece.find) for piece in PIECES[framework]]
     assert all(locate_segment(piece) for piece in same)
     with SourceReplacement(same).apply_replacement():

@@ -20,7 +20,7 @@ def compare(framework, acceleration, algorithm="ddpg", updates=2):
     return compare_implementations(*sides, algorithm, updates)
 
 
-def test_foreach_adam_is_bit_equal_and_fused_adam_equal_to_rounding():
+def test_foreach_adam_is_bit_identical_and_fused_adam_equal_to_rounding():
     found = compare("sb3", "foreach-adam")
     assert found.is_equal and found.bit_equal_updates == 2
     assert found.second.label == "sb3+foreach-adam"
@@ -28,13 +28,13 @@ def test_foreach_adam_is_bit_equal_and_fused_adam_equal_to_rounding():
     assert found.is_equal and 0 < found.distances[-1].difference <= found.distances[-1].rounding
 
 
-def test_bfloat16_is_another_update_with_its_place():
+def test_bfloat16_update_differs_at_a_named_line():
     found = compare("sb3", "bfloat16")
     assert not found.is_equal and found.bit_equal_updates == 0
     assert (found.divergence_point.update, found.divergence_point.quantity) == (1, "gradients")
 
 
-def test_bit_equal_updates_are_those_before_the_first_difference():
+def test_updates_before_the_first_difference_are_bit_identical():
     distances = tuple(WeightDistance(n, max(n - 2, 0) * 1e-9, "", 1e-6) for n in (1, 2, 3, 4))
     result = LockstepResult(LockstepSide("a"), LockstepSide("a"), "td3", distances)
     assert result.bit_equal_updates == 2 and result.is_equal
@@ -57,7 +57,7 @@ def test_the_command_says_until_which_update_both_are_equal(tmp_path, capsys):
         ("sbx", "eager", "operation by operation in any case"),
     ],
 )
-def test_comparisons_that_make_no_sense_are_refused(frameworks, acceleration, words, capsys):
+def test_invalid_comparisons_are_refused(frameworks, acceleration, words, capsys):
     command = ["lockstep", "--frameworks", frameworks, "--algorithms", "td3"]
     assert main([*command, "--acceleration", acceleration]) == 2
     assert words in capsys.readouterr().err

@@ -35,7 +35,7 @@ def side(framework, algorithm, change="none"):
     )
 
 
-def test_two_frameworks_are_equal_once_what_differs_is_taken_away():
+def test_two_frameworks_are_equal_after_an_intervention():
     changed = side("sb3", "ppo", "value-loss-x0.5")
     found = compare_implementations(changed, side("cleanrl", "ppo"), "ppo", 8)
     assert found.divergence is None and [d.difference for d in found.distances] == [0.0, 0.0]
@@ -83,9 +83,7 @@ def test_critics_that_see_actions_in_other_units_differ():
         ),
     ],
 )
-def test_what_ordinary_settings_do_not_show_is_seen_with_others(
-    framework, algorithm, left_out, variant
-):
+def test_demanding_settings_reveal_hidden_differences(framework, algorithm, left_out, variant):
     whole, other = (
         make_lockstep_side(framework, change, algorithm, LEVEL.name)
         for change in (NO_INTERVENTION, f"without.{left_out}")
@@ -137,7 +135,7 @@ def test_the_table_of_all_pairs_has_largest_differences_and_causes():
     ]
 
 
-def test_what_they_do_counts_though_they_learn_the_same(capsys):
+def test_different_actions_count_although_weights_are_equal(capsys):
     words = ["--frameworks", "cleanrl,torchrl", "--algorithms", "ppo", "--updates", "4"]
     words += ["--alignment", "defaults"]
     changes = "value-loss-x1,no-advantage-recompute"
@@ -150,7 +148,7 @@ def test_what_they_do_counts_though_they_learn_the_same(capsys):
     assert "act differently" not in capsys.readouterr().out
 
 
-def test_they_part_where_it_is_left(capsys, monkeypatch):
+def test_frameworks_diverge_with_library_defaults(capsys, monkeypatch):
     monkeypatch.setattr(telling, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
     words = ["lockstep", "--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "4"]
     assert main(words) == 0  # alignment=exact
@@ -164,14 +162,14 @@ def test_they_part_where_it_is_left(capsys, monkeypatch):
     assert said.endswith("with different answers: ppo.value_loss_factor.\n")
 
 
-def test_weights_behind_an_update_are_those_of_a_training_that_ends_there():
+def test_weights_after_an_update_equal_those_of_a_shorter_training():
     siblings = LockstepTrainings([side("sb3", "ppo")], "ppo", LockstepOptions())
     whole, short = siblings.train_weights(0, [4, 8]), siblings.train_weights(0, [4])
     assert all((whole[4][name] == array).all() for name, array in short[4].items())
     assert any((whole[8][name] != array).any() for name, array in short[4].items())
 
 
-def test_equality_says_little_where_copies_are_far_apart():
+def test_equality_is_weak_evidence_if_perturbed_copies_diverge():
     near, far = (
         LockstepResult(LockstepSide("a"), LockstepSide("b"), "td3", tuple(of))
         for of in (_grown(1e-9), _grown())
@@ -189,7 +187,7 @@ def _grown(rounding=1e-3):
     ]
 
 
-def test_growth_is_drawn_beside_that_of_rounding():
+def test_growth_is_drawn_next_to_that_of_rounding():
     distances = (WeightDistance(1, 0.0, "value", 1e-7), WeightDistance(10, 1e-3, "value", 1e-6))
     drawn = render_distance_figure(
         LockstepResult(LockstepSide("sb3"), LockstepSide("cleanrl"), "ppo", distances)

@@ -95,7 +95,7 @@ def test_the_first_changed_value_is_named(place, trainings):
     assert re.search(pattern, found), found
 
 
-def test_one_framework_beside_itself_is_equal_in_all_variants(trainings):
+def test_framework_equals_itself_in_all_variants(trainings):
     assert trainings.find_difference_in_variants(0, 1) == ("", None)
 
 

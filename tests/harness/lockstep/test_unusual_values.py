@@ -78,7 +78,7 @@ def compare(algorithm, sides, **more):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("algorithm", UNUSUAL)
-def test_unusual_values_mean_the_same_everywhere(algorithm):
+def test_unusual_values_have_the_same_meaning_in_all_frameworks(algorithm):
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name) for name in FRAMEWORKS
     ]
@@ -96,7 +96,7 @@ def test_unusual_values_mean_the_same_everywhere(algorithm):
         ("cleanrl", "sac", "one-policy-update-per-delay"),
     ],
 )
-def test_what_unusual_values_need_is_necessary(framework, algorithm, left_out):
+def test_interventions_for_unusual_values_are_necessary(framework, algorithm, left_out):
     sides = [
         make_lockstep_side(framework, name, algorithm, LEVEL.name)
         for name in (NO_INTERVENTION, f"without.{left_out}")
@@ -106,7 +106,7 @@ def test_what_unusual_values_need_is_necessary(framework, algorithm, left_out):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_limit_of_the_divergence_needs_that_a_stop_ends_the_rollout():
+def test_target_kl_needs_a_stop_that_ends_the_rollout():
     # One framework with itself: after a stop frameworks draw different numbers of permutations.
     sides = [
         make_lockstep_side("skrl", name, "ppo", LEVEL.name)

@@ -64,7 +64,7 @@ def below(prefix, state):
 
 
 @pytest.mark.parametrize("alone", [cleanrl, torchrl, tianshou])
-def test_exported_weights_act_alike_in_the_framework_alone(alone, tmp_path):
+def test_exported_weights_act_identically_in_the_framework_alone(alone, tmp_path):
     spec = support.spec(
         alone.__name__,
         "td3",

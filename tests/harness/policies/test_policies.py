@@ -87,7 +87,7 @@ def test_loaded_policy_takes_the_tasks_own_observations(folder):
     assert not np.allclose(actions, policy.policy(np.float32(observations)))
 
 
-def test_loading_leaves_random_states_as_they_were(folder):
+def test_loading_does_not_change_random_states(folder):
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(5)
     before = random.random(), np.random.random(), torch.rand(3)
@@ -123,7 +123,7 @@ def test_task_of_other_sizes_is_refused(tmp_path):
 # What cannot be loaded
 
 
-def test_run_from_before_policies_were_kept_says_so(tmp_path):
+def test_run_without_a_stored_policy_names_the_remedy(tmp_path):
     old = recorded.complete_run(tmp_path)
     with pytest.raises(
         SpecError, match=r"trained by a version that stored no policy.npz. Train it again"
@@ -138,7 +138,7 @@ def test_run_that_is_not_complete_says_why(copy):
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
-def test_damaged_file_is_told_and_the_run_stays_complete(copy, keep):
+def test_damaged_policy_is_named_and_the_run_stays_complete(copy, keep):
     whole = (copy / POLICY_FILE).read_bytes()
     (copy / POLICY_FILE).write_bytes(whole[:keep])
     with pytest.raises(SpecError, match=r"policy.npz"):
@@ -147,7 +147,7 @@ def test_damaged_file_is_told_and_the_run_stays_complete(copy, keep):
     assert list(find_damage(copy)) == [POLICY_FILE]
 
 
-def test_deleted_file_is_told_and_the_run_stays_complete(copy):
+def test_deleted_policy_is_named_and_the_run_stays_complete(copy):
     (copy / POLICY_FILE).unlink()
     with pytest.raises(SpecError, match=r"missing policy.npz"):
         load_policy(copy)
@@ -196,20 +196,20 @@ def test_weights_that_are_not_finite_are_refused_by_name(copy, value):
         load_policy(copy)
 
 
-def test_a_policy_is_of_an_evaluation_that_there_was(copy):
+def test_policy_must_belong_to_a_recorded_evaluation(copy):
     recorded.edit(copy, saved_evaluation=99)
     with pytest.raises(SpecError, match=r"saved_evaluation=99 in run.json is none of its 2 eval"):
         load_policy(copy)
 
 
-def test_module_that_a_folder_names_is_not_imported_unasked(copy):
+def test_module_named_by_a_folder_is_not_imported_without_consent(copy):
     content = read_run(copy).content
     recorded.edit(copy, spec=content["spec"] | {"env": "somebodys.tasks:Task-v0"})
     with pytest.raises(SpecError, match=r"somebodys.tasks.*trust=True"):
         load_policy(copy)
 
 
-def test_run_that_is_translated_otherwise_now_is_refused(copy):
+def test_run_whose_translation_changed_is_refused(copy):
     content = read_run(copy).content
     recorded.edit(copy, native=content["native"] | {"n_steps": 64})
     with pytest.raises(SpecError, match=r"n_steps=64 then, 128 now"):
@@ -250,7 +250,7 @@ def test_the_setup_of_a_policy_takes_little_memory(framework):
 # The commands
 
 
-def test_cells_of_the_table_of_returns_are_no_formulas():
+def test_cells_of_the_returns_table_are_not_formulas():
     spec = dataclasses.replace(support.spec(), hps="=1+1")
     answer = {"folder": "@a/b", "returns": [-2.5], "lengths": [3]}
     head, row = csv.reader(_format_episodes_csv([answer], {Path("@a/b"): spec}).splitlines())
@@ -300,7 +300,7 @@ def forked_workers(monkeypatch):
 
 
 @pytest.mark.usefixtures("forked_workers")
-def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
+def test_evaluate_skips_runs_without_a_policy(copy, capsys):
     recorded.complete_run(copy.parents[6])
     assert main(["policy", "evaluate", str(copy.parents[6]), "episodes=3"]) == 1
     said = capsys.readouterr()
@@ -329,7 +329,7 @@ def test_evaluate_goes_on_past_runs_without_a_policy(copy, capsys):
         ("env.\udcff=3", "use episodes=N"),
     ],
 )
-def test_bad_words_are_told(word, message):
+def test_invalid_conditions_are_refused(word, message):
     with pytest.raises(SpecError, match=message):
         parse_conditions([word])
 
@@ -345,7 +345,7 @@ def test_returns_that_cannot_be_written_are_refused_before_an_episode(folder, tm
         assert str(file) in (said := capsys.readouterr()).err and not said.out
 
 
-def test_words_become_conditions():
+def test_arguments_are_parsed_as_conditions():
     words = ["episodes=3", "seed=4", "env.g=1.5", "env.mode=fast"]
     assert parse_conditions(words) == {"episodes": 3, "seed": 4, "env": {"g": 1.5, "mode": "fast"}}
 
@@ -365,7 +365,7 @@ def test_exported_file_loads_in_the_framework_alone(folder, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("forked_workers")
-def test_folders_whose_names_are_no_text_hide_no_other(folder, copy, tmp_path, capsys):
+def test_folders_with_undecodable_names_hide_no_others(folder, copy, tmp_path, capsys):
     odd = tmp_path / "\udcff" / copy.name
     odd.parent.mkdir()
     copy.rename(odd)
@@ -404,9 +404,7 @@ def test_an_export_that_cannot_be_written_says_why_and_leaves_no_file(
     assert failure == f"{tmp_path / 'file.pt'} cannot be written: File too large."
 
 
-def test_an_error_of_the_framework_is_no_full_disk_and_ends_no_worker(
-    folder, tmp_path, monkeypatch
-):
+def test_framework_error_in_an_export_is_reported(folder, tmp_path, monkeypatch):
     def save(path):
         path.write_bytes(b"half")
         raise ValueError("of the framework")
@@ -418,7 +416,7 @@ def test_an_error_of_the_framework_is_no_full_disk_and_ends_no_worker(
 # Films
 
 
-def test_policies_are_filmed_side_by_side(tmp_path, monkeypatch):
+def test_policies_are_recorded_side_by_side(tmp_path, monkeypatch):
     imageio = pytest.importorskip("imageio", reason="the extra `video` is not installed")
     pytest.importorskip("pygame", reason="the extra `video` is not installed")
     file = tmp_path / "two.mp4"
@@ -447,7 +445,7 @@ def test_policies_are_filmed_side_by_side(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.glob("*.mp4*")] == ["two.mp4"]
 
 
-def test_titles_are_as_long_as_they_must_be(folder, copy):
+def test_titles_of_policies_are_unique(folder, copy):
     policy = load_policy(folder)
     assert list(make_titles([policy])) == ["sb3 ppo seed 0"]
     assert len(make_titles([policy, load_policy(copy)])) == 2
@@ -464,6 +462,6 @@ def test_titles_are_as_long_as_they_must_be(folder, copy):
         (["second", "--output", "x.mp4"], "Name several runs after --compare"),
     ],
 )
-def test_bad_films_are_refused(folder, words, message, capsys):
+def test_invalid_video_options_are_refused(folder, words, message, capsys):
     assert main(["policy", "video", str(folder), *words]) == 2
     assert message in capsys.readouterr().err

@@ -47,7 +47,7 @@ def left(observations):
     return np.zeros(len(observations), int)
 
 
-def test_an_agent_that_balances_succeeds_and_one_that_does_not_loses_control():
+def test_balancing_agent_succeeds_and_passive_agent_fails():
     where = CARTPOLE.draw(np.random.default_rng(0), 5, 4)
     assert where.shape == (5, 4) and np.abs(where).max() <= 0.05
     good, bad = (
@@ -57,7 +57,7 @@ def test_an_agent_that_balances_succeeds_and_one_that_does_not_loses_control():
     assert not bad.success.any() and (bad.quality < 0).all()
 
 
-def test_quality_of_control_is_the_room_that_is_left():
+def test_quality_of_control_is_the_remaining_margin():
     env = make_training_env("CartPole-v1", wrappers="none", gamma=1, before_step=lambda: None)
     env.reset(seed=0)
     CARTPOLE.begin(env, np.array([1.2, 0, 0, 0]))
@@ -120,12 +120,12 @@ class TestLander:
             begun.append(LANDER.read(env))
         assert np.array_equal(collect_start_configurations(again, LANDER, lengths), begun)
 
-    def test_a_lander_that_is_left_alone_crashes(self):
+    def test_uncontrolled_lander_crashes(self):
         where = LANDER.draw(np.random.default_rng(0), 2, 9)
         fallen = play_configurations(LANDER, "LunarLander-v3", left, where)
         assert not fallen.success.any() and (fallen.quality == 0).all()
 
-    def test_one_that_is_steered_well_lands(self):
+    def test_well_steered_lander_lands(self):
         from gymnasium.envs.box2d.lunar_lander import heuristic
 
         where = LANDER.draw(np.random.default_rng(0), 3, 9)
@@ -156,7 +156,7 @@ class TestParking:
         drawn = PARKING.draw(np.random.default_rng(0), 200, 4)
         assert drawn[:, 0].max() == 18 and np.all(drawn.max(0)[1:] <= [1, 10, 5])
 
-    def test_a_car_succeeds_in_its_bay_and_sooner_is_better(self):
+    def test_car_succeeds_in_its_bay_with_higher_quality_if_sooner(self):
         goal = np.array([3.0, 0.25, 0.0, 0.0])
         env = make_task_env("parking-v0")
         env.reset(seed=0)
@@ -168,7 +168,7 @@ class TestParking:
         assert ended and PARKING.reached(env)
         assert PARKING.quality(env) == pytest.approx(0.99)
 
-    def test_a_car_that_stands_still_is_out_of_time(self, monkeypatch):
+    def test_stationary_car_runs_out_of_time(self, monkeypatch):
         brief = dataclasses.replace(PARKING, steps=4)
         where = PARKING.draw(np.random.default_rng(0), 1, 4)
         played = play_configurations(
@@ -177,7 +177,7 @@ class TestParking:
         assert not played.success.any() and played.quality == pytest.approx([0.96])
 
 
-def test_a_humanoid_that_lets_go_falls_and_its_height_is_its_quality():
+def test_passive_humanoid_falls_and_quality_is_its_height():
     kind = find_test_task("Humanoid-v5")
     env = make_task_env("Humanoid-v5", disable_env_checker=True)
     seen, _ = env.reset(seed=0)
@@ -191,7 +191,7 @@ def test_a_humanoid_that_lets_go_falls_and_its_height_is_its_quality():
     assert not played.success[0] and played.quality[0] < 0
 
 
-def test_the_weak_generator_takes_where_originals_are_safest():
+def test_weak_generator_selects_the_safest_states_of_originals():
     def original(offset):
         return lambda c: PlayResult(c[:, 1] < offset, 1 - np.abs(c[:, 0]) / 0.05)
 
@@ -213,7 +213,7 @@ def test_the_weak_generator_takes_where_originals_are_safest():
     assert np.abs(chosen[:, 0]).max() < np.quantile(np.abs(every[:, 0]), 0.3)
 
 
-def test_runs_that_nearly_always_fail_teach_nothing():
+def test_runs_that_nearly_always_fail_train_no_predictor():
     where = [np.zeros((60, 4))] * 2
     failed = [np.ones(60, bool), np.arange(60) < 54]
     features, lost = collect_predictor_data(where, failed)
@@ -224,7 +224,7 @@ def test_runs_that_nearly_always_fail_teach_nothing():
     )  # 40 failures are too few
 
 
-def test_a_predictor_leads_the_strong_generator_to_failures(monkeypatch):
+def test_predictor_guides_the_strong_generator_to_failures(monkeypatch):
     from parallax.harness.policy_tests import failure_predictor as network
     from parallax.harness.policy_tests.failure_predictor import train_predictor
 
@@ -277,7 +277,7 @@ def test_a_replay_of_a_run_begins_where_its_episodes_began(framework, tmp_path, 
 
 
 @pytest.mark.long
-def test_settings_side_by_side_are_played_as_one_after_another(tmp_path):
+def test_parallel_settings_are_played_as_sequential_ones(tmp_path):
     for hps, name in (
         ("original", "none"),
         ("original", "sdf-0.9"),
@@ -324,9 +324,7 @@ def test_numbers_out_of_bounds_are_refused(words, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_more_pairs_than_a_file_may_have_are_refused_before_they_are_played(
-    tmp_path, monkeypatch, capsys
-):
+def test_too_many_pairs_are_refused_before_playing(tmp_path, monkeypatch, capsys):
     runs = dict.fromkeys(range(1334), tmp_path)
     setting = MutationTestSetting("CartPole-v1", "dqn", "zoo", "sb3")
     study = MutationTestStudy(setting, runs, {MutantChange("nrs"): runs}, {})
@@ -347,7 +345,7 @@ def test_a_run_without_an_adapter_is_refused(tmp_path, capsys):
     assert "has no policy: " in capsys.readouterr().err
 
 
-def test_tasks_that_nobody_has_described_are_refused():
+def test_tasks_without_a_test_definition_are_refused():
     with pytest.raises(
         SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper, LunarLander, parking"
     ):

@@ -27,7 +27,7 @@ def test_adams_own_step_has_a_share_of_1():
     assert measure([-0.2, 0.2, -0.2, 0.0]) == pytest.approx(2, abs=1e-6)
 
 
-def test_the_sign_of_a_gradient_of_nearly_0_is_not_looked_at():
+def test_sign_of_a_gradient_near_0_is_ignored():
     assert measure([-0.1, 0.1, 0.1, 0.0]) == pytest.approx(1, abs=1e-6)
 
 

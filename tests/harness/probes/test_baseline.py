@@ -64,7 +64,7 @@ def test_rounding_and_wording_are_no_change(before, after):
         (answer(1.0), answer(np.nan), "1 -> nan"),
     ],
 )
-def test_a_change_is_told_with_its_numbers(before, after, words):
+def test_change_is_described_with_its_numbers(before, after, words):
     (line,) = describe_change(a_result(), before, after)
     assert words in line
 
@@ -80,7 +80,7 @@ def test_an_answer_that_is_known_to_some_percent_may_move_by_that():
     assert describe_change(result, answer(0.2, 0.1), answer(0.2, 0.15))
 
 
-def test_a_small_number_beside_a_large_one_is_watched_in_its_own_unit():
+def test_small_number_next_to_a_large_one_is_compared_relatively():
     result = a_result("sac.adam_settings", "constants: eps, beta")
     (line,) = describe_change(result, answer(1e-8, 0.9), answer(1e-5, 0.9))
     assert line == "constants: eps 1e-08 -> 1e-05"
@@ -103,7 +103,7 @@ def test_answers_that_only_have_other_numbers_share_a_line():
     assert format_pair_changes(echoes)[0].startswith("  sac.x: as in the paper as before")
 
 
-def test_new_and_vanished_answers_are_changes_where_they_were_asked_for():
+def test_new_and_missing_requested_answers_are_changes():
     old = report(a_result(a=answer(1.0), b=answer(1.0)))
     new = report(a_result(a=answer(1.0), c=answer(1.0)), a_result("sac.x", a=answer(1.0)))
     assert list_changes(new, old) == ["sac.critic_target, c: new", "sac.x, a: new"]
@@ -111,7 +111,7 @@ def test_new_and_vanished_answers_are_changes_where_they_were_asked_for():
     assert list_changes(gone, old) == ["sac.critic_target, a: gone"]
 
 
-def test_merging_keeps_what_was_not_asked():
+def test_merging_preserves_unrequested_answers():
     old = report(a_result(a=answer(1.0), b=answer(2.0)), a_result("sac.x", a=answer(3.0)))
     found = merge_reports(report(a_result(a=answer(9.0))), old)
     assert {name: a.value[0] for name, a in found.results[0].answers.items()} == {"a": 9, "b": 2}
@@ -126,7 +126,7 @@ def test_a_new_probe_is_merged_where_the_catalogue_has_it():
     assert [one.probe for one in found.results] == [names[1], names[0], names[2]]
 
 
-def test_merging_says_anew_who_is_alike():
+def test_merging_recomputes_groups_of_agreeing_implementations():
     old = report(a_result(a=answer(1.0), b=answer(2.0, kind="factor", size=2.0)))
     found = merge_reports(report(a_result(c=answer(1.0))), old)
     assert found.results[0].groups == (("a", "c"), ("b",))

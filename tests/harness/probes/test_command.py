@@ -56,7 +56,7 @@ def test_same_answers_pass(stored, asked):
     assert main(["probe", *ONE, "--baseline", str(stored)]) == 0
 
 
-def test_a_changed_answer_is_told_and_gives_code_1(stored, asked, tmp_path, capsys):
+def test_changed_answer_is_described_and_exits_with_1(stored, asked, tmp_path, capsys):
     assert main(["probe", *ONE, "--baseline", str(other(stored, tmp_path))]) == 1
     out = capsys.readouterr().out
     assert "before: as in the paper; now: pull on the critic" in out
@@ -69,7 +69,7 @@ def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
         assert main(["probe", *ONE, "--baseline", str(path)]) == 0
 
 
-def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
+def test_baseline_update_preserves_unrequested_answers(stored, asked, tmp_path):
     content = json.loads(stored.read_text())
     elsewhere = json.loads(json.dumps(content["results"][0])) | {"probe": "sac.target_entropy"}
     content["results"].append(elsewhere)
@@ -80,7 +80,7 @@ def test_an_update_keeps_what_was_not_asked(stored, asked, tmp_path):
     assert names == ["sac.critic_loss_factor", "sac.target_entropy"]
 
 
-def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
+def test_failed_probe_exits_with_3(stored, monkeypatch, capsys):
     content = json.loads(stored.read_text())
     content["results"][0]["answers"]["cleanrl"] |= {"failed": True, "unmeasured": "no luck"}
     monkeypatch.setattr(
@@ -117,7 +117,7 @@ def test_a_probe_that_failed_gives_code_3(stored, monkeypatch, capsys):
         (["--frameworks", "sb3", "--python", "/no/python"], "cannot be started"),
     ],
 )
-def test_bad_input_is_one_message_and_code_2(arguments, words, capsys):
+def test_invalid_input_is_one_message_and_exits_with_2(arguments, words, capsys):
     assert main(["probe", *arguments]) == 2
     error = capsys.readouterr().err
     assert words in error

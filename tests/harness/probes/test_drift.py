@@ -33,7 +33,7 @@ def other_python(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_what_changed_between_versions_is_named(other_python, capsys):
+def test_changes_between_versions_are_named(other_python, capsys):
     probes = "td3.target_action,td3.target_update"
     arguments = ["--drift", "sb3", "--python", str(other_python), "--probe", probes]
     assert main(["probe", *arguments]) == 1

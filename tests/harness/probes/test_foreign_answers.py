@@ -61,7 +61,7 @@ def test_fields_of_other_types_are_refused(stored, tmp_path, capsys, value, keys
     assert "holds no stored answers" in err and "Traceback" not in err
 
 
-def test_altered_answers_are_used_as_they_stand_or_refused(stored, tmp_path):
+def test_altered_answers_are_used_unchanged_or_refused(stored, tmp_path):
     rng = random.Random(0)
     for _ in range(30):
         content = json.loads(json.dumps(stored))

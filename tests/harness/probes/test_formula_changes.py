@@ -90,7 +90,7 @@ def test_functions_and_changes_of_most_numbers_are_named(measured, words):
     assert found.startswith(words) and bool(found) == bool(words)
 
 
-def test_one_use_of_a_quantity_and_pairs_of_rows_are_named():
+def test_changes_of_one_use_and_of_row_pairs_are_named():
     def compute_objective(q):
         ratio, weight = q.name("the ratio", np.exp(FIRST)), q.name("the weight", SECOND)
         plain = q.name("the plain objective", ratio * weight)
@@ -166,7 +166,7 @@ def name_minibatch(goal, new, old):
     return Minibatch({"those of the minibatch": goal} | others, new, {"the old ones": old})
 
 
-def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
+def test_policy_slopes_equal_the_paper_and_changes_are_named():
     advantages, new, old = make_minibatch()
     minibatch, ratio = name_minibatch(advantages, new, old), np.exp(new - old)
     paper = formulas.compute_surrogate_slope(advantages, ratio, CLIP)
@@ -184,7 +184,7 @@ def test_policy_slopes_are_those_of_the_paper_and_a_change_is_named():
     assert words == "advantages are those of the steps after"
 
 
-def test_value_slopes_are_those_of_the_authors_code_and_a_change_is_named():
+def test_value_slopes_equal_the_authors_code_and_changes_are_named():
     now, old, returns = make_minibatch()
     minibatch = name_minibatch(returns, now, old)
     paper = formulas.compute_clipped_value_slope(now, old, returns, CLIP) / 2
@@ -221,7 +221,7 @@ def test_normalized_advantages_are_explained():
     )
 
 
-def test_advantages_are_those_of_the_paper_and_a_change_is_named():
+def test_advantages_equal_the_paper_and_changes_are_named():
     rewards, values, next_values = RNG.normal(size=(3, 24))
     ends = RNG.choice([0, 1, 2], size=24, p=[0.8, 0.1, 0.1])
     every = np.full(24, True)
@@ -378,7 +378,7 @@ def test_bounds_of_the_ratio_are_named(low, high, words):
     assert words in found
 
 
-def test_the_product_that_is_cut_is_named():
+def test_clipped_product_is_named():
     advantages, new, old = make_minibatch()
     product = np.exp(new - old) * advantages
     slopes = product * (product <= np.clip(product, 1 - CLIP, 1 + CLIP))
@@ -398,7 +398,7 @@ def test_old_log_probs_of_renewed_advantages_are_named():
     assert words == "old log-probabilities are those of the step before"
 
 
-def test_pulls_that_are_missing_at_a_ratio_of_1_are_described():
+def test_slopes_missing_at_a_ratio_of_1_are_described():
     advantages = np.random.default_rng(3).normal(size=24)
     found = describe_missing_pulls(2 * advantages.clip(max=0), advantages)
     assert found == "positive advantages have no pull, as if the ratio were cut below 1"

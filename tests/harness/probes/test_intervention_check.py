@@ -46,7 +46,7 @@ def report():
         ("sac.nothing: 1", "which is not a probe: parallax probe --list"),
     ],
 )
-def test_a_promise_is_kept_and_moves_an_answer(answers, complaint, report, tmp_path, monkeypatch):
+def test_prediction_is_met_and_changes_an_answer(answers, complaint, report, tmp_path, monkeypatch):
     entry = f"mine: {{does: So., algorithms: [sac], set: {{gamma: 1}}, answers: {{{answers}}}}}"
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(entry)
     monkeypatch.setattr(Adapter, "folder", property(lambda adapter: tmp_path))

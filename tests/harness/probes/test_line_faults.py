@@ -414,7 +414,7 @@ def test_models_with_other_numbers_of_critics_are_not_measured(
     assert re.search(f"its model has {words} .*critic", reason)
 
 
-def test_one_decision_to_explore_is_named_where_upstream_has_it():
+def test_shared_exploration_of_environments_is_named():
     fault = LineFault("planted", "sb3", "", "", "", None)
     _, answer = ask(fault, "dqn.shared_exploration")
     assert "environments that explore with another one's random numbers is 3" in answer.meaning

@@ -62,7 +62,7 @@ def make_moving_run(move):
         (lambda t, o, x: t, ""),
     ],
 )
-def test_what_a_target_becomes_is_described(move, words):
+def test_deviation_of_a_target_update_is_described(move, words):
     assert describe_detour(make_moving_run(move), "critic1_target.out.bias") == words
 
 

@@ -42,7 +42,7 @@ def test_recipe_does_what_the_paper_says(cache, name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_NAME)
-def test_no_probe_fires_on_other_numbers(other_lab, name):
+def test_no_probe_reports_a_difference_for_other_numbers(other_lab, name):
     found = answer(other_lab, name)
     assert found.comparison.kind == AGREES and not found.unmeasured, found.meaning
 

@@ -43,7 +43,7 @@ def inputs(size):
 
 
 @pytest.mark.parametrize("name", networks.ACTIVATIONS)
-def test_activations_are_torchs(name):
+def test_activations_equal_torchs(name):
     x = np.linspace(-4, 4, 33)
     expected = TORCH[name](torch.as_tensor(x)).numpy()
     np.testing.assert_allclose(networks.ACTIVATIONS[name](x), expected, atol=1e-9)
@@ -53,7 +53,7 @@ def test_activations_are_torchs(name):
     ("algorithm", "network", "head"),
     [("ppo", "value", "out"), ("td3", "critic1", "out"), ("sac", "policy", "std")],
 )
-def test_outputs_are_torchs(algorithm, network, head):
+def test_outputs_equal_torchs(algorithm, network, head):
     weights, (_, activation) = drawn(algorithm), networks.HIDDEN_LAYERS[algorithm]
     x = inputs(weights[f"{network}.0.weight"].shape[1])
     module = torch_network(weights, network, TORCH["tanh" if algorithm == "ppo" else "ReLU"], head)
@@ -63,7 +63,7 @@ def test_outputs_are_torchs(algorithm, network, head):
     )
 
 
-def test_input_gradient_is_autograds():
+def test_input_gradient_equals_autograd():
     weights = drawn("td3")
     x = torch.as_tensor(inputs(OBSERVATION_SIZE + ACTION_SIZE)).requires_grad_()
     torch_network(weights, "critic1", TORCH["ReLU"])(x).sum().backward()

@@ -64,13 +64,13 @@ def a_result(answers, groups, axis=None, probe="ppo.x"):
     return ProbeResult(probe, "ppo", "What & why?", "paper", "unit", axis, answers, groups)
 
 
-def test_page_is_whole_and_needs_nothing_else(structure):
+def test_page_is_complete_and_self_contained(structure):
     assert structure.open == []
     outside = [link for link in structure.links if not link.startswith("#")]
     assert outside == []
 
 
-def test_every_probe_that_differs_has_a_part_that_the_overview_leads_to(structure, report):
+def test_overview_links_to_a_section_of_every_differing_probe(structure, report):
     expected = [result.probe for result in report.results if has_difference(result)]
     assert structure.ids == expected
     assert {f"#{name}" for name in expected} <= set(structure.links)
@@ -99,7 +99,7 @@ def test_texts_are_escaped():
     assert "What &amp; why?" in text
 
 
-def test_what_agrees_is_not_drawn():
+def test_agreeing_answers_are_not_drawn():
     x = np.arange(6.0)
     axis = AnswerAxis("x", x)
     same = ProbeAnswer(x, x, AnswerComparison("agrees"))
@@ -117,7 +117,7 @@ def test_a_figure_is_the_same_each_time():
     assert render_svg(drawn, "x") == render_svg(drawn, "x")
 
 
-def test_markdown_names_figures_that_it_brings(report, tmp_path):
+def test_markdown_names_existing_figures(report, tmp_path):
     contents = page.render_markdown_pages(tmp_path / "found.md", report)
     text = contents.pop(tmp_path / "found.md")
     assert len(contents) >= 8

@@ -32,7 +32,7 @@ def a_report():
     return ProbeReport((result,), {"a": ("a 1.0",)}, {"b": "its adapter has no probing part"}, 1.5)
 
 
-def test_json_round_trip_keeps_everything():
+def test_json_round_trip_is_lossless():
     report = a_report()
     text = json.dumps(report_to_dict(report), allow_nan=False)
     assert report_to_dict(report_from_dict(json.loads(text))) == report_to_dict(report)
@@ -70,7 +70,7 @@ def test_rounding_is_no_difference():
     assert compare_arrays(expected * (1 + 1e-5), expected, 1e-4).kind == "agrees"
 
 
-def test_groups_hold_those_that_agree():
+def test_groups_contain_agreeing_implementations():
     probe = Probe("a.b", "?", "paper", "units", lambda cache: None, lambda *_: "", tolerance=1e-4)
     expected = np.array([3.0, 5.0])
     values = {"a": [3.0, 6.0], "b": [3.0, 7.0], "c": [3.0, 7.0], "d": [3.0, 5.0]}
@@ -87,7 +87,7 @@ def test_groups_hold_those_that_agree():
     ("words", "together"),
     [("the squared error", True), ("another function, up to 0.2 away", False), ("", False)],
 )
-def test_answers_to_other_inputs_are_alike_if_both_are_the_same_named_function(words, together):
+def test_answers_to_other_inputs_agree_if_the_named_function_is_equal(words, together):
     answers = {
         name: ProbeAnswer(value, value**3, AnswerComparison("function", 1.0), words)
         for name, value in (("a", np.array([1.0, 2.0])), ("b", np.array([1.0, 5.0, 7.0])))

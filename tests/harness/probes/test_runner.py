@@ -18,7 +18,7 @@ def test_a_process_that_dies_leaves_failed_answers():
     assert reported == []
 
 
-def test_implementations_of_one_interpreter_are_forked_and_die_alone():
+def test_implementations_of_one_interpreter_are_forked_and_isolated():
     targets = runner.ProbeTargets(
         (runner.ProbeTarget("one", "no.such:Adapter"), runner.ProbeTarget("two", "json:NoAdapter"))
     )
@@ -29,7 +29,7 @@ def test_implementations_of_one_interpreter_are_forked_and_die_alone():
         assert "AttributeError" in result.answers["two"].unmeasured
 
 
-def test_trainings_of_other_algorithms_are_given_up():
+def test_cached_trainings_of_other_algorithms_are_dropped():
     cache = ExperimentCache(types.SimpleNamespace(name="x"))
     for name, algorithm in (("a", "ppo"), ("b", "sac")):
         experiment = types.SimpleNamespace(algorithm=algorithm)

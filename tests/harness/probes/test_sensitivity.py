@@ -16,7 +16,7 @@ def some(plants, name, share=SHARE):
 
 
 @pytest.mark.parametrize("plant", some(PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}"))
-def test_a_plant_is_found_named_and_measured(plant):
+def test_planted_bug_is_found_named_and_measured(plant):
     catch = hunt(plant, core(plant.algorithm))
     assert is_right(plant, catch), catch
 
@@ -24,12 +24,12 @@ def test_a_plant_is_found_named_and_measured(plant):
 @pytest.mark.parametrize(
     "plant", some(LATER_PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}", FEW)
 )
-def test_a_plant_in_an_algorithm_that_joined_is_found_named_and_measured(plant):
+def test_planted_bug_in_a_new_algorithm_is_found_named_and_measured(plant):
     catch = hunt(plant, core(plant.algorithm))
     assert is_right(plant, catch), catch
 
 
-def test_plants_cover_all_algorithms_and_frameworks():
+def test_planted_bugs_cover_all_algorithms_and_frameworks():
     assert len(PLANTS) >= ENOUGH
     assert len({(plant.framework, plant.algorithm) for plant in PLANTS}) == 9
     assert len({(plant.framework, plant.algorithm) for plant in LATER_PLANTS}) == 8
@@ -37,13 +37,13 @@ def test_plants_cover_all_algorithms_and_frameworks():
 
 
 @pytest.mark.parametrize("plant", some(misses.PLANTS, lambda p: f"{p.framework}-{p.name}"))
-def test_what_first_updates_do_not_show_is_found_by_the_probe_meant(plant):
+def test_bugs_after_the_first_updates_are_found_by_the_expected_probe(plant):
     found = find(plant)
     assert found.probe == plant.probe, found
     assert found.meaning
 
 
 @pytest.mark.parametrize("plant", some(skrl_copies.PLANTS, lambda p: f"{p.algorithm}-{p.name}"))
-def test_faults_of_several_environments_of_skrl_are_found_and_named(plant):
+def test_skrl_bugs_with_parallel_environments_are_found_and_named(plant):
     found = find(plant)
     assert found.probe == plant.probe and plant.says in found.meaning, found

@@ -38,7 +38,7 @@ def seeds():
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_no_probe_fires_on_other_numbers(seed):
+def test_no_probe_reports_a_difference_for_other_numbers(seed):
     # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     cache = ExperimentCache(load_adapter(framework), seed)
@@ -56,7 +56,7 @@ def test_no_probe_fires_on_other_numbers(seed):
         pytest.param("sbx", "td3.critics_seen_by_policy", 3, marks=pytest.mark.long),
     ],
 )
-def test_numbers_that_once_changed_an_answer_no_longer_do(framework, name, seed):
+def test_regression_seeds_do_not_change_answers(framework, name, seed):
     pytest.importorskip({"sb3": "stable_baselines3"}.get(framework, framework))
     cache = ExperimentCache(load_adapter(framework), seed)
     assert steady(name, unplanted(framework, name), answer(cache, name))
@@ -116,7 +116,7 @@ def test_implementations_that_agree_have_the_same_gradients():
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_both_ways_of_dictating_give_the_same_numbers(framework):
+def test_recording_of_source_lines_does_not_change_numbers(framework):
     # Lines of upstream's are told by the first training of an algorithm only, which is slower.
     cache = ExperimentCache(load_adapter(framework))
     telling = td3.run_update(cache)

@@ -38,7 +38,7 @@ def find_folder(**changes: object) -> Path:
     return store._folder
 
 
-def test_an_answer_comes_back_and_a_failed_or_damaged_one_does_not(tmp_path: Path):
+def test_stored_answers_are_loaded_except_failed_and_damaged_ones(tmp_path: Path):
     store = AnswerStore(tmp_path / "answers")
     assert store.load_answer("td3.tau_unit") is None
     store.save_answer(RESULT)
@@ -58,7 +58,7 @@ def test_the_oldest_stores_are_removed(tmp_path: Path, monkeypatch: pytest.Monke
     assert sorted(folder.name for folder in (tmp_path / "answers").iterdir()) == ["c", "d"]
 
 
-def test_any_change_of_installed_code_opens_another_store(installed: Path):
+def test_changed_installed_code_uses_another_store(installed: Path):
     first = find_folder()
     assert find_folder() == first
     (installed / "fw" / "__pycache__" / "update.pyc").write_text("compiled")
@@ -83,11 +83,11 @@ def test_any_change_of_installed_code_opens_another_store(installed: Path):
         {"adapter": make_adapter("cleanrl")},
     ],
 )
-def test_seed_level_and_framework_have_stores_of_their_own(installed: Path, change: dict):
+def test_seed_level_and_framework_have_separate_stores(installed: Path, change: dict):
     assert find_folder(**change) != find_folder()
 
 
-def test_an_edited_recipe_opens_another_store(installed: Path, tmp_path: Path):
+def test_edited_recipe_uses_another_store(installed: Path, tmp_path: Path):
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("gamma: 0.9")
     level = AlignmentLevel("exact", str(recipe))
@@ -106,7 +106,7 @@ def test_variables_of_numerical_libraries_count_and_others_do_not(
     assert find_folder() != first
 
 
-def test_a_changed_file_of_this_project_opens_another_store(
+def test_changed_project_file_uses_another_store(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     project = tmp_path / "parallax"

@@ -43,7 +43,7 @@ def test_arrays_are_bounded_together_and_not_only_one_by_one():
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("names", [None, ("a",)])
-def test_an_array_that_is_there_twice_is_refused(names):
+def test_duplicate_array_is_refused(names):
     """Programs differ in whether they read the first or the last one."""
     raw = write_archive([("a.npy", array(1)), ("b.npy", array(1)), ("a.npy", array(2))])
     with pytest.raises(UnusableError, match="an array is in it twice"):
@@ -63,14 +63,14 @@ def test_many_members_are_refused_before_they_are_listed(monkeypatch):
         unpack_arrays(raw, ("a",))
 
 
-def test_the_long_format_of_archives_is_refused(monkeypatch):
+def test_zip64_archives_are_refused(monkeypatch):
     raw = write_archive((f"a{i}.npy", b"") for i in range(2**16))
     monkeypatch.setattr(zipfile, "ZipFile", None)
     with pytest.raises(UnusableError, match="65,535"):
         unpack_arrays(raw, ("a",))
 
 
-def test_a_claimed_shape_is_not_believed():
+def test_declared_shape_is_checked_before_allocation():
     file = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (2**40,)}
     np.lib.format.write_array_header_1_0(file, header)
@@ -85,7 +85,7 @@ def test_archives_of_numpy_are_read(tmp_path):
         assert unpack_arrays((tmp_path / name).read_bytes())["x"].tolist() == [1.0]
 
 
-def test_the_end_of_an_archive_may_have_the_longest_comment_and_nothing_may_follow(monkeypatch):
+def test_archive_may_end_with_a_comment_and_nothing_after_it(monkeypatch):
     members = [("a.npy", array(3)), ("b.npy", array(2))]
     assert unpack_arrays(write_archive([])) == {}
     assert list(unpack_arrays(write_archive(members, comment=b"x" * (2**16 - 1)))) == ["a", "b"]
@@ -106,7 +106,7 @@ def test_the_end_of_an_archive_may_have_the_longest_comment_and_nothing_may_foll
         monkeypatch.undo()
 
 
-def test_arrays_come_back_by_name_in_order_with_shape_type_and_values():
+def test_arrays_are_restored_by_name_with_shape_type_and_values():
     arrays = {
         "rows": np.arange(6.0).reshape(2, 3),
         "columns": np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)),
@@ -131,7 +131,7 @@ def test_arrays_come_back_by_name_in_order_with_shape_type_and_values():
 
 
 @pytest.mark.parametrize("kind", [bool, complex, "U3", "datetime64[s]"])
-def test_values_that_are_no_real_numbers_are_refused(kind):
+def test_values_of_non_numeric_types_are_refused(kind):
     file = io.BytesIO()
     np.savez(file, a=np.zeros(3, kind))
     with pytest.raises(UnusableError, match=r"^the values of a are not of numeric types$"):
@@ -185,7 +185,7 @@ def test_members_that_contradict_the_archive_are_refused(mark, offset, value, si
         unpack_arrays(change(raw, mark, offset, value, size))
 
 
-def test_members_of_other_lengths_than_they_say_and_those_with_more_fields_are_read_as_they_are():
+def test_members_with_wrong_lengths_are_refused_and_extra_fields_skipped():
     raw = write_archive([("a.npy", array(5))])
     for size in (132, 134):
         with pytest.raises(UnusableError):
@@ -226,7 +226,7 @@ STEPS, RETURNS, LENGTHS = np.array([0, 5]), np.ones((2, 3)), np.zeros((2, 3), np
         (STEPS, RETURNS, LENGTHS.astype(int) - 1, "an episode has less than no steps"),
     ],
 )
-def test_arrays_that_are_no_evaluations_are_refused(steps, returns, lengths, words):
+def test_arrays_of_another_layout_are_refused(steps, returns, lengths, words):
     with pytest.raises(UnusableError) as error:
         check_arrays(steps, returns, lengths, "odd")
     assert str(error.value).startswith(f"odd: {words}")

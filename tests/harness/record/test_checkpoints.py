@@ -75,7 +75,7 @@ def test_a_key_that_is_damaged_or_that_others_can_read_is_replaced(tmp_path, mon
     assert key.lstat().st_mode & 0o777 == 0o600 and not key.is_symlink()
 
 
-def test_a_key_of_another_user_is_neither_used_nor_removed(tmp_path, monkeypatch):
+def test_signing_key_of_another_user_is_neither_used_nor_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     before, mine = checkpoints._load_signing_key(), os.geteuid()
     with monkeypatch.context() as patch:
@@ -84,7 +84,7 @@ def test_a_key_of_another_user_is_neither_used_nor_removed(tmp_path, monkeypatch
     assert checkpoints._load_signing_key() == before
 
 
-def test_state_comes_back_as_it_was(lease):
+def test_state_is_restored_unchanged(lease):
     state = {
         "numbers": [1, -(2**200), 0.1, float("inf"), True, None, "text", b"bytes"],
         "arrays": {"empty": np.empty((0, 3)), "one": np.array(2.5), "bits": np.array([True])},
@@ -102,7 +102,7 @@ def test_state_comes_back_as_it_was(lease):
     assert loaded.state["single"].dtype == np.float32
 
 
-def test_only_what_is_new_is_written_also_where_the_buffer_wraps_around(lease):
+def test_only_new_rows_are_written_even_if_the_buffer_wraps(lease):
     kept, array = CheckpointStore(lease), buffer(ROWS)
     first = kept.save({}, {"buffer": array})
     assert first.new_bytes > array.nbytes == first.state_bytes
@@ -118,13 +118,13 @@ def test_only_what_is_new_is_written_also_where_the_buffer_wraps_around(lease):
     assert np.array_equal(CheckpointStore(lease).load(3).state["buffer"], array)
 
 
-def test_rows_that_are_not_filled_cost_one_piece(lease):
+def test_unfilled_rows_share_one_chunk(lease):
     assert (
         CheckpointStore(lease).save({}, {"buffer": buffer(10)}).new_bytes < 2 * CHUNK_BYTES + 10_000
     )
 
 
-def test_last_two_are_kept_and_nothing_that_nobody_needs(lease, tmp_path, monkeypatch):
+def test_last_two_checkpoints_and_only_their_chunks_are_stored(lease, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
     kept, sizes = CheckpointStore(lease), []
     for seed in range(12):
@@ -139,7 +139,9 @@ def test_last_two_are_kept_and_nothing_that_nobody_needs(lease, tmp_path, monkey
 
 @pytest.mark.parametrize("suffix", ["state", "pieces"])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "missing", "empty"])
-def test_damaged_one_is_refused_and_the_one_before_is_whole(lease, tmp_path, suffix, harm):
+def test_damaged_checkpoint_is_refused_and_the_previous_one_is_intact(
+    lease, tmp_path, suffix, harm
+):
     kept = CheckpointStore(lease)
     kept.save({}, {"weights": buffer(ROWS, 1)})
     kept.save({}, {"weights": buffer(ROWS, 2)})
@@ -177,7 +179,7 @@ def test_other_format_is_refused_by_its_number(lease, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("which", [".pieces", ".state"])
-def test_full_disk_leaves_what_was_there(lease, tmp_path, monkeypatch, which):
+def test_full_disk_leaves_the_previous_checkpoint(lease, tmp_path, monkeypatch, which):
     kept = CheckpointStore(lease)
     kept.save({}, {"weights": buffer(ROWS, 1)})
     write = RunLock.write
@@ -199,7 +201,7 @@ def test_full_disk_leaves_what_was_there(lease, tmp_path, monkeypatch, which):
     assert np.array_equal(CheckpointStore(lease).load(2).state["weights"], buffer(ROWS, 2))
 
 
-def test_who_has_lost_the_lease_writes_no_checkpoint(tmp_path):
+def test_former_lock_owner_writes_no_checkpoint(tmp_path):
     lease = RunLock.acquire(tmp_path)
     kept = CheckpointStore(lease)
     kept.save({}, {"weights": buffer(10, 1)})
@@ -213,7 +215,7 @@ def test_who_has_lost_the_lease_writes_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("deleted", ["", "1.pieces"])
-def test_checkpoints_go_on_after_some_were_deleted_by_hand(lease, tmp_path, deleted):
+def test_checkpoints_are_written_after_some_were_deleted_manually(lease, tmp_path, deleted):
     store = CheckpointStore(lease)
     store.save({}, {"weights": buffer(ROWS, 1)})
     if deleted:
@@ -272,14 +274,14 @@ def nest(depth):
         lambda array: array.clear(),
     ],
 )
-def test_claimed_shapes_are_refused_before_room_is_made(lease, tmp_path, claim):
+def test_declared_shapes_are_checked_before_allocation(lease, tmp_path, claim):
     CheckpointStore(lease).save({}, {"array": buffer(5)})
     rehash(tmp_path / "checkpoint/1.state", lambda content: claim(content["state"]["array"]["\0"]))
     with pytest.raises(UnusableError):
         CheckpointStore(lease).load(1)
 
 
-def test_arrays_that_the_machine_has_no_memory_for_are_refused(lease, tmp_path):
+def test_arrays_larger_than_memory_are_refused(lease, tmp_path):
     CheckpointStore(lease).save({}, {"array": np.zeros(CHUNK_BYTES // 8)})
 
     def claim(content):
@@ -291,7 +293,7 @@ def test_arrays_that_the_machine_has_no_memory_for_are_refused(lease, tmp_path):
         CheckpointStore(lease).load(1)
 
 
-def test_repeated_chunks_are_bounded_by_the_room_and_by_what_is_stored(lease):
+def test_repeated_chunks_are_bounded_by_memory_and_stored_size(lease):
     """A few bytes of a file can stand for any number of equal chunks."""
     store = CheckpointStore(lease)
     store.save({}, {"array": np.zeros(20 * CHUNK_BYTES, np.uint8)})
@@ -336,7 +338,7 @@ def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
     assert len(CheckpointStore(lease).load(2).state["texts"]) == 4_000
 
 
-def test_the_cost_of_a_checkpoint_is_what_was_written_for_it(lease, tmp_path):
+def test_checkpoint_cost_is_the_size_written_for_it(lease, tmp_path):
     store, folder = CheckpointStore(lease), tmp_path / "checkpoint"
     state = {"a": np.zeros(CHUNK_BYTES, np.uint8), "b": [np.zeros(CHUNK_BYTES + 1, np.uint8)]}
     total = 2 * CHUNK_BYTES + 1
@@ -378,9 +380,7 @@ def test_only_the_newest_of_many_checkpoints_are_read(lease, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(("waste", "is_written_again"), [(2, False), (1, True)])
-def test_all_is_written_again_where_most_of_what_is_stored_is_unused(
-    lease, monkeypatch, waste, is_written_again
-):
+def test_stored_data_is_rewritten_if_most_is_unused(lease, monkeypatch, waste, is_written_again):
     chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(3)]
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", waste * CHUNK_BYTES)
     store = CheckpointStore(lease)
@@ -390,7 +390,7 @@ def test_all_is_written_again_where_most_of_what_is_stored_is_unused(
     assert (store.save({}, chunks[:1]).new_bytes > CHUNK_BYTES) is is_written_again
 
 
-def test_as_much_waste_as_is_used_is_no_reason_to_write_again(lease, monkeypatch):
+def test_unused_data_up_to_the_used_size_is_not_rewritten(lease, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
     chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(2)]
     store = CheckpointStore(lease)
@@ -398,7 +398,7 @@ def test_as_much_waste_as_is_used_is_no_reason_to_write_again(lease, monkeypatch
     assert all(store.save({}, chunks[:1]).new_bytes < CHUNK_BYTES for _ in range(3))
 
 
-def test_whole_numbers_of_any_size_come_back(lease):
+def test_integers_of_any_size_are_restored(lease):
     numbers = [value + change for value in (2**63, -(2**63), 2**64) for change in (-1, 0, 1)]
     CheckpointStore(lease).save({}, {"numbers": numbers, "flags": (True, False)})
     assert CheckpointStore(lease).load(1).state == {"numbers": numbers, "flags": [True, False]}

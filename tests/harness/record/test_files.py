@@ -14,7 +14,7 @@ from parallax.harness.record import files, npz_files
 from parallax.harness.record.run_json import Name
 
 
-def test_files_that_were_written_before_the_failing_one_are_as_they_were(tmp_path):
+def test_files_written_before_a_failure_are_rolled_back(tmp_path):
     old, new, no_file = tmp_path / "old", tmp_path / "made" / "new", tmp_path / "is_a_folder"
     old.write_text("before")
     no_file.mkdir()
@@ -68,7 +68,7 @@ def test_names_of_a_record_have_one_to_255_characters(length):
         assert not fits
 
 
-def test_a_device_is_neither_read_nor_replaced(tmp_path):
+def test_special_files_are_neither_read_nor_replaced(tmp_path):
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError, match="no regular file"):

@@ -76,7 +76,7 @@ def test_heartbeats_are_dense_at_first_and_sparse_in_long_runs(run, monkeypatch,
     assert (beat.step, beat.period) == (7, pytest.approx(period))
 
 
-def test_a_full_disk_stops_no_heartbeat_and_a_deleted_folder_does(run, monkeypatch):
+def test_heartbeat_survives_a_full_disk_and_stops_with_a_deleted_folder(run, monkeypatch):
     errors = iter([OSError(28, "No space left"), FolderDeletedError(2, "deleted")])
 
     def fail(*_):
@@ -102,9 +102,7 @@ def test_a_heartbeat_is_there_only_while_its_writer_is(run):
         (FolderDeletedError(2, "the run folder is gone"), 1, "Ended: the run folder is gone."),
     ],
 )
-def test_a_process_whose_run_belongs_to_another_ends_at_once(
-    run, monkeypatch, capsys, error, code, words
-):
+def test_process_that_lost_its_run_ends_immediately(run, monkeypatch, capsys, error, code, words):
     ended = []
 
     def end(code):
@@ -140,7 +138,7 @@ def test_logs_of_earlier_attempts_are_numbered(run):
     assert list_public(run.path) == set(names)
 
 
-def test_damaged_files_get_names_that_are_free(run):
+def test_damaged_files_are_moved_to_unused_names(run):
     guarded = ("run.json", "evaluations.npz", "trace.parquet", "policy.npz")
     for text in ("a", "b", "c"):
         for name in (*guarded, "log.txt"):
@@ -170,7 +168,7 @@ def read_results(run: RunFolder) -> tuple[dict[str, list], dict[str, list]]:
     return evaluations, trace
 
 
-def test_results_go_on_from_a_state_as_if_nothing_had_happened(run, tmp_path):
+def test_results_resume_from_a_state_without_differences(run, tmp_path):
     add_results(run, range(1, 3))
     state = run.state()
     add_results(run, range(3, 5))
@@ -191,7 +189,7 @@ def test_results_go_on_from_a_state_as_if_nothing_had_happened(run, tmp_path):
     }
 
 
-def test_a_state_does_not_change_with_the_run(run):
+def test_state_is_a_copy(run):
     add_results(run, range(1, 2))
     state = run.state()
     run._returns[0][:] = 9
@@ -201,7 +199,7 @@ def test_a_state_does_not_change_with_the_run(run):
     assert state["lengths"][0].tolist() == [1, 1]
 
 
-def test_discarded_results_leave_nothing_behind(run):
+def test_discarding_results_removes_their_files(run):
     add_results(run, range(1, 3))
     run.finish_trace()
     run.discard_results()
@@ -213,7 +211,7 @@ def test_discarded_results_leave_nothing_behind(run):
     assert evaluations["timesteps"] == [5] and 1 not in trace["step"]
 
 
-def test_run_json_has_sizes_and_hashes_and_a_checksum_of_what_is_read(run):
+def test_run_json_has_file_sizes_hashes_and_a_checksum(run):
     add_results(run, range(1, 2))
     run.update_run(status="running", value=math.inf, tuple=(1, 2))
     run.update_run(status="completed")
@@ -226,7 +224,7 @@ def test_run_json_has_sizes_and_hashes_and_a_checksum_of_what_is_read(run):
     assert content["files"].keys() == content["sizes"].keys()
 
 
-def test_what_only_a_running_process_needs_is_removed(run):
+def test_files_of_the_running_process_are_removed(run):
     left = {".reserve", "progress.json", "checkpoint", ".log-a"}
     for name in (".log-a", "run.json", "log.txt", "diagnosis.json", "policy.npz"):
         (run.path / name).write_text("a")
@@ -246,7 +244,7 @@ def test_what_only_a_running_process_needs_is_removed(run):
     assert list_leftovers(run.path / "none") == []
 
 
-def test_the_last_attempt_is_among_the_earlier_ones_if_it_ever_started(tmp_path):
+def test_started_last_attempt_is_listed_with_earlier_ones(tmp_path):
     folder = recorded.complete_run(tmp_path)
     content = json.loads((folder / "run.json").read_text())
     assert content["attempts"] == []

@@ -33,7 +33,7 @@ def names(folders):
     return [folder.name for folder in folders]
 
 
-def test_everyone_sees_the_same_runs(results):
+def test_all_readers_find_the_same_runs(results):
     study = results / "test"
     (study / "analysis" / "seed=4").mkdir(parents=True)
     (study / "slurm" / "seed=5").mkdir(parents=True)
@@ -51,14 +51,14 @@ def test_everyone_sees_the_same_runs(results):
     assert {item.path for item in load_runs(results).folders} == set(found.runs)
 
 
-def test_link_that_is_named_is_where_one_looks(results, tmp_path):
+def test_named_link_is_followed(results, tmp_path):
     (tmp_path / "link").symlink_to(results)
     assert len(find_runs(tmp_path / "link").runs) == 3
     assert load_runs(tmp_path / "link").used == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
-def test_folder_that_may_not_be_listed_is_told(results):
+def test_unlistable_folder_is_reported(results):
     (results / "test" / "private").mkdir(mode=0)
     assert "private" in names(find_runs(results).runs)
 
@@ -72,13 +72,13 @@ def test_path_and_place_are_inverse(results):
     assert parse_run_path(results / "seed=3").seed == 3
 
 
-def test_study_is_named_by_the_folder_it_lies_in(results):
+def test_study_is_named_after_its_folder(results):
     (results / "test").rename(results / "renamed")
     assert {run.study for run in survey_runs(results)[0]} == {"renamed"}
     assert {run.id.cell.study for run in load_runs(results).runs} == {"renamed"}
 
 
-def test_runs_of_other_tools_and_links_in_a_circle_are_listed_apart(tmp_path):
+def test_runs_of_other_tools_and_cyclic_links_are_listed_separately(tmp_path):
     (tmp_path / "zoo" / "ppo_1").mkdir(parents=True)
     (tmp_path / "zoo" / "ppo_1" / "evaluations.npz").touch()
     (tmp_path / "zoo" / "ppo_1" / "seed=3").mkdir()  # what is below is part of it
@@ -90,7 +90,7 @@ def test_runs_of_other_tools_and_links_in_a_circle_are_listed_apart(tmp_path):
     assert names(found.links) == ["circle", "seed=9"]
 
 
-def test_a_path_that_is_too_short_lacks_its_first_parts():
+def test_short_path_lacks_its_first_parts():
     whole = Path("/s/E-v0/ppo/h/sb3/steps=3/seed=7")
     assert parse_run_path(whole) == RunPath("s", "E-v0", "ppo", "h", "sb3", "steps=3", 7)
     assert parse_run_path(Path("/sb3/steps=3/x")) == RunPath(
@@ -142,7 +142,7 @@ def test_changes_of_a_task_are_in_its_name_or_hashed():
         assert format_task_name("A-v0", kwargs, wrappers) == f"A-v0,changed={digest}"
 
 
-def test_scripts_of_users_have_short_names_in_place_of_the_framework():
+def test_user_scripts_have_short_names_in_place_of_the_framework():
     label = layout.format_script_label("my.ppo.py", "0123456789")
     assert label == "my.ppo-01234567"
     assert layout.format_implementation("cleanrl", label) == "cleanrl@my.ppo-01234567"

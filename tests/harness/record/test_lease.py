@@ -86,14 +86,14 @@ def text(content):
     return lambda file: file.write(content)
 
 
-def test_living_holder_keeps_its_run(start, tmp_path):
+def test_lock_of_a_live_process_is_respected(start, tmp_path):
     process = start(WRITE_ON)
     with pytest.raises(LockHeldError, match=f"process {process.pid} on "):
         RunLock.acquire(tmp_path)
     assert process.poll() is None
 
 
-def test_dead_holder_is_succeeded_at_once(start, tmp_path):
+def test_lock_of_a_dead_process_is_taken_immediately(start, tmp_path):
     process = start(WRITE_ON)
     process.kill()  # not yet waited for: a zombie counts as dead
     time.sleep(0.2)
@@ -104,7 +104,7 @@ def test_dead_holder_is_succeeded_at_once(start, tmp_path):
     assert read_lock_owner(tmp_path) is None
 
 
-def test_restarted_job_takes_over_and_its_forerunner_ends_itself(start, restarted, tmp_path):
+def test_restarted_job_takes_the_lock_and_the_previous_process_exits(start, restarted, tmp_path):
     process = start(WRITE_ON, **FIRST)
     with RunLock.acquire(tmp_path) as lease:
         # It was given the time to notice, so that two never train at once.
@@ -114,13 +114,13 @@ def test_restarted_job_takes_over_and_its_forerunner_ends_itself(start, restarte
     assert (tmp_path / "result").read_bytes() == b"new"
 
 
-def test_forerunner_that_is_restarted_less_often_gives_way(start, restarted, tmp_path, monkeypatch):
+def test_lock_of_a_more_often_restarted_job_is_respected(start, restarted, tmp_path, monkeypatch):
     start(WRITE_ON, **FIRST | {"PARALLAX_RESTART": "2"})
     with pytest.raises(LockHeldError, match="job 7_0"):
         RunLock.acquire(tmp_path)
 
 
-def test_write_that_was_under_way_never_lands(start, restarted, tmp_path):
+def test_write_of_a_former_lock_owner_is_discarded(start, restarted, tmp_path):
     process = start(STALL, **FIRST)
     assert process.stdout.readline() == "writing\n"
     process.send_signal(signal.SIGSTOP)  # as on a machine that hangs
@@ -134,7 +134,7 @@ def test_write_that_was_under_way_never_lands(start, restarted, tmp_path):
     assert (tmp_path / "result").read_bytes() == b"new"
 
 
-def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
+def test_stale_lock_changes_no_file(restarted, tmp_path, monkeypatch):
     monkeypatch.setenv("PARALLAX_RESTART", "0")
     old = RunLock.acquire(tmp_path)
     monkeypatch.setenv("PARALLAX_RESTART", "1")
@@ -155,7 +155,7 @@ def test_stale_lease_changes_nothing(restarted, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dead_holder", [False, True])
-def test_of_many_that_try_at_once_one_wins(dead_holder, start, tmp_path):
+def test_only_one_of_many_concurrent_processes_gets_the_lock(dead_holder, start, tmp_path):
     if dead_holder:
         process = start(WRITE_ON)
         process.kill()
@@ -205,7 +205,7 @@ CLOCKS = {"right": 0.0, "slow": -HOUR, "fast": HOUR, "far": 9e11}
 
 
 @pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
-def test_no_clock_lets_a_silent_holder_keep_a_run(elsewhere, tmp_path, clock):
+def test_lock_of_a_silent_owner_is_taken_despite_wrong_clocks(elsewhere, tmp_path, clock):
     beat = {"step": 1, "time": time.time() + clock, "period": 0.1}
     elsewhere.write("progress.json", make_json_writer(beat))
     with RunLock.acquire(tmp_path), pytest.raises(LockLostError):
@@ -213,7 +213,7 @@ def test_no_clock_lets_a_silent_holder_keep_a_run(elsewhere, tmp_path, clock):
 
 
 @pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
-def test_no_clock_lets_a_living_holder_lose_a_run(elsewhere, tmp_path, clock):
+def test_lock_of_a_live_owner_is_respected_despite_wrong_clocks(elsewhere, tmp_path, clock):
     over = threading.Event()
 
     def beat():
@@ -234,7 +234,7 @@ def test_no_clock_lets_a_living_holder_lose_a_run(elsewhere, tmp_path, clock):
     elsewhere.write("result", text(b"mine"))
 
 
-def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
+def test_owners_on_other_machines_are_watched_concurrently(tmp_path, monkeypatch):
     monkeypatch.setattr("parallax.harness.record.lock._SLACK", 1.0)
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
@@ -251,7 +251,7 @@ def test_holders_elsewhere_are_watched_all_at_once(tmp_path, monkeypatch):
             pass
 
 
-def test_owners_elsewhere_are_watched_for_three_periods_and_a_minute(tmp_path, monkeypatch):
+def test_owners_on_other_machines_are_watched_for_three_periods_and_a_minute(tmp_path, monkeypatch):
     clock, said, waits = [100.0], [], []
     beats = {"quiet": None, "alive": 103.5, "near": 100.0, "unwanted": None}
     folders = [tmp_path / name for name in [*beats, "free"]]
@@ -290,7 +290,7 @@ def test_owners_elsewhere_are_watched_for_three_periods_and_a_minute(tmp_path, m
     assert waits == [0.5] * 3
 
 
-def test_a_superseded_owner_has_one_and_a_half_periods_to_notice(tmp_path, monkeypatch):
+def test_superseded_owner_has_one_and_a_half_periods_to_exit(tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(lock.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(
@@ -307,7 +307,7 @@ def test_a_superseded_owner_has_one_and_a_half_periods_to_notice(tmp_path, monke
     assert clock[0] == before
 
 
-def test_files_and_folders_are_moved_and_removed_where_they_are(tmp_path):
+def test_files_and_folders_are_moved_and_removed_through_the_lock(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     with RunLock.acquire(folder) as lease:
@@ -329,7 +329,7 @@ def test_files_and_folders_are_moved_and_removed_where_they_are(tmp_path):
     assert list(folder.iterdir()) == []
 
 
-def test_folder_that_is_deleted_is_no_lost_lease(tmp_path):
+def test_deleted_folder_is_distinguished_from_a_lost_lock(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     lease = RunLock.acquire(folder)
@@ -338,7 +338,7 @@ def test_folder_that_is_deleted_is_no_lost_lease(tmp_path):
         lease.write("result", text(b"new"))
 
 
-def test_disk_error_is_not_mistaken_for_a_lost_lease(tmp_path):
+def test_disk_error_is_distinguished_from_a_lost_lock(tmp_path):
     def fill(file):
         raise OSError(28, "No space left on device")
 

@@ -60,7 +60,7 @@ def sleeper():
     process.wait()
 
 
-def test_process_id_that_another_process_has_by_now_is_no_owner(sleeper, tmp_path):
+def test_reused_process_id_is_not_the_owner(sleeper, tmp_path):
     born = lock_owner._read_start_time(sleeper.pid)
     change_owner(tmp_path, pid=sleeper.pid, born=born)
     with pytest.raises(LockHeldError, match=f"process {sleeper.pid} on"):
@@ -73,13 +73,13 @@ def test_process_id_that_another_process_has_by_now_is_no_owner(sleeper, tmp_pat
 
 
 @pytest.mark.parametrize("pid", [0, -1, -4321, 2**22 + 1, 2**40])
-def test_process_id_that_no_process_can_have_is_no_owner(pid, tmp_path):
+def test_impossible_process_id_is_not_an_owner(pid, tmp_path):
     change_owner(tmp_path, pid=pid)
     with RunLock.acquire(tmp_path):
         assert json.loads(owner_file(tmp_path).read_text())["pid"] == os.getpid()
 
 
-def test_process_that_the_system_hides_is_watched_and_not_taken_for_dead(tmp_path, monkeypatch):
+def test_hidden_process_is_watched_and_not_taken_for_dead(tmp_path, monkeypatch):
     access, kill = os.access, os.kill
 
     def refuse(pid, number):
@@ -110,7 +110,7 @@ print(tell(int(sys.argv[3])), tell(2**22 - 3), tell(os.getpid()))
 
 
 @pytest.mark.parametrize("hidepid", [1, 2])
-def test_hidepid_makes_no_living_run_look_dead(hidepid):
+def test_hidden_processes_are_not_taken_for_dead(hidepid):
     if os.geteuid() or not shutil.which("unshare"):
         pytest.skip("only root can hide processes")
     command = ["unshare", "--mount", sys.executable, "-c", HIDDEN, hidepid, FIRST, os.getpid()]
@@ -138,7 +138,7 @@ def test_process_of_another_host_start_or_namespace_is_watched(part, clock, slee
         lease.write("run.json", make_bytes_writer(b"{}"))
 
 
-def test_owner_goes_on_though_its_machine_gets_another_boot_id(tmp_path, monkeypatch):
+def test_owner_keeps_the_lock_although_the_boot_id_changes(tmp_path, monkeypatch):
     """As when a virtual machine is resumed, or a sandbox makes the number up."""
     with RunLock.acquire(tmp_path) as lease:
         monkeypatch.setattr(lock_owner, "_identify_machine", lambda: "here another-start pid:[1]")
@@ -166,7 +166,7 @@ def show_late(monkeypatch, clock, seconds):
 @pytest.mark.parametrize("period", [1.0, 5.0, 30.0])
 @pytest.mark.parametrize("stale", [3.0, 30.0, 60.0])
 @pytest.mark.parametrize("skew", [-7 * 3600.0, 0.0, 7 * 3600.0])
-def test_living_owner_elsewhere_keeps_its_run_though_it_is_seen_late(
+def test_live_remote_owner_keeps_the_lock_despite_delayed_heartbeats(
     period, stale, skew, clock, monkeypatch, tmp_path
 ):
     lease = change_owner(tmp_path, machine="elsewhere", time=skew)
@@ -187,9 +187,7 @@ def test_living_owner_elsewhere_keeps_its_run_though_it_is_seen_late(
 
 
 @pytest.mark.parametrize("stale", [0.0, 60.0])
-def test_silent_owner_elsewhere_is_succeeded_however_late_it_is_seen(
-    stale, clock, monkeypatch, tmp_path
-):
+def test_silent_remote_owner_is_succeeded_despite_delays(stale, clock, monkeypatch, tmp_path):
     lease = change_owner(tmp_path, machine="elsewhere", time=9e11)
     lease.write("progress.json", make_json_writer({"step": 1, "time": 9e11, "period": 30.0}))
     show_late(monkeypatch, clock, stale)
@@ -198,9 +196,7 @@ def test_silent_owner_elsewhere_is_succeeded_however_late_it_is_seen(
     assert 150 <= clock.seconds < 160
 
 
-def test_owner_that_is_listed_though_it_is_gone_is_not_succeeded_twice(
-    clock, monkeypatch, tmp_path
-):
+def test_removed_owner_still_listed_is_not_succeeded_twice(clock, monkeypatch, tmp_path):
     """Two hosts watch the same dead owner; the second one's list of the folder is old."""
     change_owner(tmp_path, machine="elsewhere")
     old = read_lock_owner(tmp_path)
@@ -278,7 +274,7 @@ def users():
         shutil.rmtree(top)
 
 
-def test_user_of_the_same_group_takes_over_where_the_group_may_write(users):
+def test_group_member_takes_the_lock_if_the_group_may_write(users):
     users.make(0o2775)
     first = users.start(FIRST, "first", 60, 0o002)
     assert first.stdout.readline() == "held\n", first.stderr.read()
@@ -294,7 +290,7 @@ def test_user_of_the_same_group_takes_over_where_the_group_may_write(users):
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o2775])
-def test_user_who_may_not_write_changes_nothing_and_is_told_so(mode, users):
+def test_user_without_write_permission_gets_an_error_and_changes_nothing(mode, users):
     """The folder is closed to the other one, or open with a lock that is closed."""
     users.make(mode)
     first = users.start(FIRST, "first", 60, 0o022)
@@ -370,7 +366,7 @@ def check_order(calls, folder):
     return [Path(call[3]).name for _, call in named]
 
 
-def test_content_is_on_the_disk_before_its_name_and_the_name_before_what_follows(tmp_path, calls):
+def test_content_is_synced_before_its_name_and_later_files(tmp_path, calls):
     with RunLock.acquire(tmp_path) as lease:
         lease.write("evaluations.npz", make_bytes_writer(b"arrays"))
         lease.write("run.json", make_bytes_writer(b"completed"))
@@ -379,7 +375,7 @@ def test_content_is_on_the_disk_before_its_name_and_the_name_before_what_follows
     assert check_order(calls, tmp_path)[-1] == "page"
 
 
-def test_checkpoint_is_on_the_disk_before_the_last_one_goes(tmp_path, calls):
+def test_checkpoint_is_synced_before_the_previous_one_is_removed(tmp_path, calls):
     with RunLock.acquire(tmp_path) as lease:
         store = CheckpointStore(lease)
         for number in range(4):

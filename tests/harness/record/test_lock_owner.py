@@ -16,7 +16,7 @@ def make_owner(**changes):
     return LockOwner(**(values | {"pid": os.getpid(), "born": "1"} | changes))
 
 
-def test_this_process_owns_what_it_locks():
+def test_current_process_owns_its_lock():
     owner = LockOwner.here("token")
     assert owner.token == "token" and owner.pid == os.getpid() and owner.time > 0
     assert owner.is_local and owner.is_running()
@@ -27,7 +27,7 @@ def test_this_process_owns_what_it_locks():
 
 @pytest.mark.parametrize("born", ["", "1"])
 @pytest.mark.parametrize("pid", [0, -1, -os.getpid()], ids=["none", "all", "own"])
-def test_a_group_of_processes_owns_nothing(monkeypatch, pid, born):
+def test_process_group_is_not_an_owner(monkeypatch, pid, born):
     assert not make_owner(pid=pid, born=born).is_running()
     monkeypatch.setattr(lock_owner, "_read_start_time", lambda pid: None)
     monkeypatch.setattr(lock_owner.Path, "exists", lambda path: False)  # no /proc at all
@@ -49,9 +49,7 @@ def test_an_owner_without_a_name_is_described_without_one():
         ("", 0, "", 1, False),
     ],
 )
-def test_a_restarted_job_takes_the_place_of_the_one_before(
-    job, restart, other_job, other_restart, expected
-):
+def test_restarted_job_replaces_the_previous_one(job, restart, other_job, other_restart, expected):
     first = make_owner(job=job, restart=restart)
     other = make_owner(job=other_job, restart=other_restart)
     assert first.is_superseded_by(other) is expected
@@ -105,7 +103,7 @@ def test_signals_say_whether_a_process_exists(monkeypatch, error, is_hidden, is_
     assert lock_owner._is_hidden(5) is False
 
 
-def test_signals_are_used_where_there_are_no_files_of_processes(monkeypatch):
+def test_signals_are_used_on_systems_without_proc(monkeypatch):
     monkeypatch.setattr(lock_owner, "_read_start_time", lambda pid: None)
     monkeypatch.setattr(lock_owner, "_is_signalable", lambda pid: True)
     assert not make_owner().is_running()
@@ -113,7 +111,7 @@ def test_signals_are_used_where_there_are_no_files_of_processes(monkeypatch):
     assert make_owner().is_running()
 
 
-def test_a_machine_without_files_of_processes_is_known_by_its_name(monkeypatch):
+def test_machine_without_proc_is_identified_by_its_name(monkeypatch):
     assert len(lock_owner._identify_machine().split()) == 3
 
     def refuse(path):

@@ -21,7 +21,7 @@ OLD = {
 }
 
 
-def test_an_old_record_has_the_names_of_today():
+def test_old_record_is_translated_to_current_names():
     new = translate_record(OLD)
     assert new["spec"] == {
         "save_policy": "best",
@@ -43,7 +43,7 @@ def test_variants_are_translated_part_by_part():
     assert translate_variant(old) == new == translate_variant(new)
 
 
-def test_interventions_are_translated_with_what_they_change():
+def test_interventions_are_translated_with_their_changes():
     old = {
         "bent-loss": {
             "set": {"gradient_steps_per_round": 2, "tau": 0.1},
@@ -73,12 +73,12 @@ def test_interventions_are_translated_with_what_they_change():
 
 
 @pytest.mark.parametrize("spec", [None, 3, "text", ["keep"]])
-def test_what_is_no_specification_is_left_to_the_validation(spec):
+def test_invalid_specifications_are_left_to_validation(spec):
     assert translate_spec(spec) is spec
     assert translate_record(OLD | {"spec": spec})["spec"] == spec
 
 
-def test_thresholds_of_checks_have_todays_ids():
+def test_thresholds_of_checks_have_current_ids():
     spec = {"diagnosis": {"mode": "on", "thresholds": {"AGT_d1": 1, "own": 2}}}
     assert translate_spec(spec) == {
         "diagnosis": {"mode": "on", "thresholds": {"target-not-updated": 1, "own": 2}}

@@ -168,7 +168,7 @@ OVERRIDES = [
 
 @pytest.mark.parametrize("hyperparameters", OVERRIDES)
 @pytest.mark.parametrize("run", [{}, {"n_envs": 2, "eval_every": 50}])
-def test_the_variant_of_a_run_agrees_with_its_record_and_another_one_does_not(hyperparameters, run):
+def test_variant_agrees_with_its_record_and_other_variants_do_not(hyperparameters, run):
     spec = support.spec(hyperparameters=hyperparameters, alignment="exact", **run)
     recorded = msgspec.convert(spec_to_dict(spec), RecordedSpec)
     assert run_json.find_other_variant(spec.variant, recorded) == ""

@@ -103,7 +103,7 @@ def change_header(path, name, value):
     ],
 )
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_pages_that_are_larger_than_the_footer_says_are_not_read(tmp_path, name, message, version):
+def test_pages_larger_than_declared_in_the_footer_are_not_read(tmp_path, name, message, version):
     path = tmp_path / "rows.parquet"
     arrays = [pyarrow.nulls(1024, field.type) for field in PACKED_SCHEMA]
     arrays[PACKED_SCHEMA.names.index("run_json")] = pyarrow.array(["x" * 2**17] * 1024)
@@ -136,7 +136,7 @@ def test_rows_of_allowed_size_are_read_in_little_memory(tmp_path):
     assert printed == "10000" and memory < MOST
 
 
-def test_a_text_that_rows_share_by_a_dictionary_counts_in_each(tmp_path):
+def test_dictionary_encoded_text_counts_in_each_row(tmp_path):
     rows, path = 3000, tmp_path / "rows.parquet"
     arrays = [pyarrow.nulls(rows, field.type) for field in PACKED_SCHEMA]
     index = pyarrow.array([0] * rows, pyarrow.int32())

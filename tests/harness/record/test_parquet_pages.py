@@ -33,7 +33,7 @@ print(refused)
 """
 
 
-def test_sizes_are_those_that_pyarrow_reads():
+def test_sizes_equal_those_of_pyarrow():
     path = DOCS / "ladder" / "ladder.parquet"
     with path.open("rb") as file:
         found = read_column_sizes(file, 2**20)
@@ -63,7 +63,7 @@ def test_altered_footers_do_not_end_the_process(tmp_path):
 
 
 @pytest.mark.parametrize("raw", [b"", b"PAR1", b"\0" * 8, b"\xff" * 40, b"PAR1\0\5\0\0\0PAR1"])
-def test_what_is_no_footer_is_refused(tmp_path, raw):
+def test_invalid_footers_are_refused(tmp_path, raw):
     (tmp_path / "file").write_bytes(raw)
     with (tmp_path / "file").open("rb") as file, pytest.raises(UnusableError, match="damaged"):
         read_column_sizes(file, 2**20)
@@ -85,14 +85,14 @@ def test_what_is_no_footer_is_refused(tmp_path, raw):
         (12, b"\x15\x02\x00", {1: 1}),
     ],
 )
-def test_values_of_the_compact_protocol_are_read_or_skipped_whole(kind, raw, value):
+def test_compact_protocol_values_are_read_or_skipped_completely(kind, raw, value):
     reader = parquet_pages._CompactReader(raw + b"rest")
     assert reader._read_value(kind, 0) == value
     assert raw + b"rest" == raw + reader._raw[reader.position :]
 
 
 @pytest.mark.parametrize(("kind", "raw"), [(3, b""), (7, b"1234567"), (8, b"\x05abcd")])
-def test_a_value_that_ends_too_early_is_no_value(kind, raw):
+def test_truncated_value_is_refused(kind, raw):
     with pytest.raises(IndexError):
         parquet_pages._CompactReader(raw)._read_value(kind, 0)
     with pytest.raises(ValueError, match="more items than there are bytes"):
@@ -176,7 +176,7 @@ def page(size, compressed, values, kind=5):
     return header + bytes(compressed)
 
 
-def test_pages_are_together_at_most_what_the_footer_says_of_their_column(monkeypatch):
+def test_pages_of_a_column_are_bounded_by_the_footer(monkeypatch):
     pages = page(30, 10, 99, 7) + page(20, 10, 3) + page(25, 0, 2, 8) + page(0, 0, 0)
     opened = io.BytesIO(b"PAR1" + pages + page(10**6, 5, 10**6))
     right = ColumnSizes("a", 5, 75, len(pages), 4)
@@ -212,7 +212,7 @@ SIZES = {2: whole(0), 3: whole(0)}
         (SIZES | {5: struct({1: text(b"x")})}, "a page has less than no values"),
     ],
 )
-def test_a_page_has_sizes_and_no_less_than_no_values(fields, words, monkeypatch):
+def test_page_sizes_and_counts_are_not_negative(fields, words, monkeypatch):
     raw = struct(fields)[1]
     sizes = ColumnSizes("a", 0, 0, len(raw), 0)
     if words:
@@ -248,7 +248,7 @@ def test_structures_are_nested_up_to_a_depth():
         read_struct(struct({1: nest(12, items(whole(1)), items)})[1])
 
 
-def test_fields_have_numbers_beside_the_last_one_or_of_their_own_and_none_twice():
+def test_field_ids_are_relative_or_absolute_and_unique():
     assert read_struct(b"\x16\x02\x36\x04\x06\x28\x06\x00") == {1: 1, 4: 2, 20: 3}
     assert read_struct(b"\xf6\x02\x16\x04\x00") == {15: 1, 16: 2}
     with pytest.raises(ValueError, match="occurs twice"):

@@ -46,7 +46,7 @@ def old_folders():
 
 
 @pytest.mark.parametrize("folder", old_folders())
-def test_folders_of_schema_1_are_what_they_were(folder):
+def test_folders_of_schema_1_are_unchanged(folder):
     found = read_run(folder)
     status = STATUSES.get(folder.relative_to(SCHEMA_1).parts[0], "completed")
     assert found.record.schema == 1 and found.record.status == status
@@ -68,7 +68,7 @@ def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
     "field",
     [*sorted(RUN_DEFAULTS.keys() - {"eval_every", "eval_episodes"}), "python", "overridden"],
 )
-def test_record_from_before_a_field_existed_means_its_default(field, folder):
+def test_record_without_a_later_field_means_its_default(field, folder):
     before = spec_from_dict(read_run(folder).spec)
     spec = json.loads((folder / "run.json").read_text())["spec"]
     del spec[field]
@@ -90,7 +90,7 @@ def test_defaults_of_the_record_are_those_of_the_spec():
     assert {name: defaults[name] for name in RUN_DEFAULTS} == RUN_DEFAULTS
 
 
-def test_hyperparameter_that_came_later_has_its_value_from_before():
+def test_later_hyperparameter_has_its_legacy_value():
     from parallax.harness.contract.fields import bounded_field, build_dataclass
 
     @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ def test_hyperparameter_that_came_later_has_its_value_from_before():
     assert build_dataclass(Later, {"gamma": 0.9, "n_step": 3}, "hyperparameters") == Later(0.9, 3)
 
 
-def test_a_schema_that_was_altered_is_damage(folder):
+def test_changed_schema_is_damage(folder):
     path = folder / "run.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"schema": 2**63}))
@@ -113,7 +113,7 @@ def test_a_schema_that_was_altered_is_damage(folder):
     assert find_damage(folder) == {}
 
 
-def test_record_of_a_later_version_is_told_and_never_overwritten(folder):
+def test_record_of_a_later_version_is_reported_and_not_overwritten(folder):
     recorded.edit(folder, schema=4)
     found = read_run(folder)
     assert not found.complete and "schema=4" in found.reason and "later one" in found.reason
@@ -199,7 +199,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("damage", "file", "words"), DAMAGE)
-def test_damage_is_found_and_named_and_keeps_a_run_from_being_complete(folder, damage, file, words):
+def test_damage_is_named_and_makes_a_run_incomplete(folder, damage, file, words):
     assert read_run(folder).complete and find_damage(folder) == {}
     damage(folder)
     found = find_damage(folder)
@@ -208,7 +208,7 @@ def test_damage_is_found_and_named_and_keeps_a_run_from_being_complete(folder, d
     assert not after.complete and words in after.reason and after.damaged
 
 
-def test_damage_to_the_trace_is_found_and_costs_no_run(folder):
+def test_damage_to_the_trace_is_found_and_the_run_stays_complete(folder):
     for place in range(4, (folder / "trace.parquet").stat().st_size - 8, 97):
         content = bytearray((folder / "trace.parquet").read_bytes())
         content[place] ^= 4
@@ -243,7 +243,7 @@ def test_loader_needs_neither_frameworks_nor_tasks():
     assert not {"gymnasium", "mujoco", "torch", "pyarrow", "hydra"} & set(loaded.split())
 
 
-def test_folder_that_is_a_file_or_nothing_is_no_run(tmp_path):
+def test_file_or_missing_folder_is_no_run(tmp_path):
     (tmp_path / "seed=0").write_text("")
     assert "run.json" in read_run(tmp_path / "seed=0").reason
     assert read_run(tmp_path / "seed=1").reason == "missing run.json"

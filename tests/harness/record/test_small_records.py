@@ -63,7 +63,7 @@ def make_evaluations():
 SPEC = {"study": "s", "env": "Hopper-v4", "algorithm": "ppo", "hps": "own", "steps": 200}
 
 
-def test_an_imported_run_is_whole_in_its_folder_and_alone(tmp_path):
+def test_imported_run_is_complete_and_alone_in_its_folder(tmp_path):
     folder = tmp_path.joinpath("s", "Hopper-v4", "ppo", "own", "sb3", "default", "seed=0")
     arguments = make_evaluations(), SPEC, {"lr": 0.1}, ImportSource("log.csv")
     write_imported_run(folder, *arguments)
@@ -117,7 +117,7 @@ def test_a_finding_has_steps_of_a_training(tmp_path, name):
         assert bool(read_diagnosis(tmp_path).findings) == readable
 
 
-def test_a_diagnosis_that_is_missing_was_not_requested_and_others_cannot_be_read(tmp_path):
+def test_missing_diagnosis_is_distinguished_from_an_unreadable_one(tmp_path):
     (tmp_path / "packed.parquet").touch()
     assert read_diagnosis(tmp_path / "none").reason == NOT_REQUESTED
     assert read_diagnosis(tmp_path / "packed.parquet" / "run").reason == NOT_REQUESTED
@@ -126,7 +126,7 @@ def test_a_diagnosis_that_is_missing_was_not_requested_and_others_cannot_be_read
     assert found.reason == "diagnosis.json cannot be read (File name too long)"
 
 
-def test_a_finding_has_texts_whole_numbers_and_a_known_level(tmp_path):
+def test_finding_has_texts_integers_and_a_known_level(tmp_path):
     good = dict.fromkeys(reading._TEXT_FIELDS, "x")
     good |= {"level": "error", "first_step": 1, "last_step": 2, "count": 3}
     for changes in ({}, {"level": "fatal"}, {"count": "3"}, {"first_step": 0.5}, {"id": 7}):
@@ -194,7 +194,7 @@ def read(folder="s/Hopper-v4/ppo/own/sb3/steps=200/seed=7", **changes):
     return RunReading(RESULTS / folder, record, content)
 
 
-def test_the_settings_of_a_run_are_complete_and_those_of_other_tools_as_far_as_they_are_known():
+def test_settings_are_complete_for_own_runs_and_partial_for_imported_ones():
     assert RunReading(RESULTS).spec == {}
     found = read(spec={"own": 5}).spec
     assert found["own"] == 5 and found["n_envs"] == 1 and found["replay"] == {"name": "uniform"}
@@ -202,7 +202,7 @@ def test_the_settings_of_a_run_are_complete_and_those_of_other_tools_as_far_as_t
     assert read(imported=source).spec == {"framework": "sb3", "seed": 7, **SPEC, "imported": "log"}
 
 
-def test_a_run_is_where_its_record_says_unless_only_its_study_was_renamed():
+def test_run_location_is_that_of_its_record_except_for_renamed_studies():
     by_path = read("t/Hopper-v4/ppo/own/sb3/steps=200/seed=7").place
     assert (by_path.study, by_path.variant, by_path.seed) == ("t", "steps=200", 7)
     moved = read("t/Hopper-v4/ppo/own/sb3/steps=200/seed=8").place
@@ -313,7 +313,7 @@ def test_provenance_says_what_ran_where(monkeypatch):
     )
 
 
-def test_weights_have_a_hash_of_names_types_shapes_and_values_in_any_order():
+def test_weight_hash_covers_names_types_shapes_and_values():
     weights = {"a": np.zeros((2, 3)), "b": np.ones(2)}
     digest = provenance.hash_weights(weights)
     assert len(digest) == 64 and digest == provenance.hash_weights(dict(reversed(weights.items())))
@@ -327,7 +327,7 @@ def test_weights_have_a_hash_of_names_types_shapes_and_values_in_any_order():
         assert provenance.hash_weights(weights | changes) != digest
 
 
-def test_names_of_before_are_translated_one_by_one():
+def test_single_old_names_are_translated():
     assert old_names.translate_intervention("bent-loss+own+large-weights") == (
         "huber-loss+own+lecun-normal-init"
     )

@@ -26,7 +26,7 @@ def read_all(writer):
     return pyarrow.parquet.read_table(file).to_pydict()
 
 
-def test_a_writer_goes_on_from_the_state_of_another_with_what_was_not_written_yet(folders):
+def test_writer_resumes_from_a_state_with_unwritten_values(folders):
     first, second = map(trace.TraceWriter, folders)
     assert read_all(first) == {"step": [], "metric": [], "value": []}
     first.record(1, {"a": 0.5, "b": 1.0})
@@ -63,7 +63,7 @@ def test_a_writer_goes_on_from_the_state_of_another_with_what_was_not_written_ye
 @pytest.mark.parametrize(
     "change", [{"stream": [0, 2**30, 2**30 + 4, 9]}, {"metrics": [1, 2]}, {"metrics": []}]
 )
-def test_a_state_that_reads_outside_its_memory_or_has_other_types_is_refused(folders, change):
+def test_state_with_invalid_offsets_or_types_is_refused(folders, change):
     first, second = map(trace.TraceWriter, folders)
     first.record(1, {"QQQQ": 0.5, "WWWW": 1.0, "z": 2.0})
     first.append()
@@ -102,7 +102,7 @@ def test_a_state_with_a_compressed_trace_is_refused_before_it_is_decoded(
     assert pyarrow.total_allocated_bytes() - before < 2**20
 
 
-def test_of_a_stream_that_is_cut_the_whole_batches_are_left(folders):
+def test_truncated_stream_keeps_complete_batches(folders):
     writer = trace.TraceWriter(folders[0])
     sizes = []
     for step in range(3):
@@ -118,7 +118,7 @@ def test_of_a_stream_that_is_cut_the_whole_batches_are_left(folders):
     assert read_all(writer)["step"] == []
 
 
-def test_values_of_a_metric_are_those_of_its_name_also_where_names_are_missing(tmp_path):
+def test_metric_values_are_selected_by_name_despite_missing_names(tmp_path):
     path = tmp_path / "trace.parquet"
     table = pyarrow.table(COLUMNS | {"metric": ["a", None, "a"]}, trace._TRACE_SCHEMA)
     pyarrow.parquet.write_table(table, path)

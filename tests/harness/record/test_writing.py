@@ -54,7 +54,7 @@ def folder(tmp_path):
     return tmp_path / "files"
 
 
-def test_a_file_is_on_the_disk_before_its_name_is(folder, synced):
+def test_file_is_synced_before_its_name(folder, synced):
     files.write_text(folder / "a.json", "a")
     assert [name.startswith(".a.json.") for name in synced] == [True, False]
     assert synced[1] == folder.name
@@ -98,14 +98,14 @@ def test_a_write_that_fails_leaves_no_temporary_file(folder):
         files.write_atomically(path, vanish)
 
 
-def test_undoing_is_possible_where_nothing_was_written(tmp_path):
+def test_rollback_is_possible_if_nothing_was_written(tmp_path):
     path = tmp_path / "never written"
     files._make_restore(path)()
     assert not path.exists()
 
 
 @pytest.mark.parametrize("size", [0, 5, 6])
-def test_a_file_of_the_largest_size_is_read_and_a_larger_one_is_not(tmp_path, size):
+def test_file_of_the_maximum_size_is_read_and_a_larger_one_refused(tmp_path, size):
     path = tmp_path / "a"
     path.write_bytes(b"x" * size)
     if size > 5:
@@ -249,7 +249,7 @@ def test_a_trace_has_every_value_in_row_groups_of_a_bounded_size(tmp_path, monke
     ("name", "least", "message"),
     [("_MAX_TRACE_ROWS", 6, "is too large: 6 values"), ("_MAX_TRACE_BYTES", None, "is too large")],
 )
-def test_a_trace_of_the_largest_size_is_read_and_a_larger_one_is_not(
+def test_trace_of_the_maximum_size_is_read_and_a_larger_one_refused(
     tmp_path, monkeypatch, name, least, message
 ):
     path = write_trace(tmp_path, 3)
@@ -286,7 +286,7 @@ def test_a_missing_trace_is_named(tmp_path):
         ((Path("a"),) * 4, "Links are not followed: a and 3 more. Name their targets instead."),
     ],
 )
-def test_links_that_are_passed_over_are_counted(links, text):
+def test_skipped_links_are_counted(links, text):
     assert FoundRunFolders((), (), links).describe_skipped_links() == text
 
 
@@ -325,7 +325,7 @@ def test_sizes_are_allowed_up_to_their_limit(found, fits):
             packed.check_size(found, 5, "rows")
 
 
-def test_git_is_waited_for_for_ten_seconds_and_its_answer_is_stripped(monkeypatch):
+def test_git_has_a_timeout_of_ten_seconds_and_output_is_stripped(monkeypatch):
     requested = []
 
     def run(command, **options):
@@ -361,7 +361,7 @@ def test_an_imported_run_ends_at_its_last_evaluation(tmp_path, synced):
     assert synced[-1] == folder.parent.name
 
 
-def test_an_imported_failure_was_to_go_on_to_the_requested_steps(tmp_path):
+def test_imported_failed_run_has_the_requested_steps(tmp_path):
     _, record = write_run(tmp_path, failure="it broke")
     steps = {"requested": 500, "scheduled": 500, "framework": 300, "taken": 300}
     assert record["steps"] == steps
@@ -585,7 +585,7 @@ def judge(with_evaluations=False, **options):
         ({"same": None, "every": 250, "imported": "eval.npz"}, ("", set(), 1)),
     ],
 )
-def test_one_rule_says_whether_a_run_is_complete(options, expected):
+def test_completeness_of_a_run_has_one_rule(options, expected):
     found, described = judge(**options)
     assert described == expected
     assert found.complete == (not expected[0]) and found.evaluations is None
@@ -601,7 +601,7 @@ def make_lock(tmp_path):
     return lock.RunLock.acquire(tmp_path)
 
 
-def test_a_folder_in_a_run_folder_is_made_once_and_its_name_is_on_the_disk(tmp_path, synced):
+def test_subfolder_is_created_once_and_synced(tmp_path, synced):
     with make_lock(tmp_path) as own:
         synced.clear()
         own.make_folder("log")
@@ -611,7 +611,7 @@ def test_a_folder_in_a_run_folder_is_made_once_and_its_name_is_on_the_disk(tmp_p
         assert list(own.staging.glob("log")) == []
 
 
-def test_the_lock_of_a_living_process_is_respected_and_that_of_a_dead_one_taken(tmp_path):
+def test_live_lock_is_respected_and_dead_lock_is_taken(tmp_path):
     with make_lock(tmp_path) as own:
         with pytest.raises(lock.LockHeldError, match="is running it"):
             make_lock(tmp_path)
@@ -631,7 +631,7 @@ def test_an_owner_elsewhere_is_alive_unless_its_token_is_silent(tmp_path):
     ("beat", "period"),
     [(None, lock.MAX_HEARTBEAT_PERIOD), (5.0, 5.0), (1e9, lock.MAX_HEARTBEAT_PERIOD)],
 )
-def test_a_silent_owner_is_given_three_of_its_periods(tmp_path, beat, period):
+def test_silent_owner_is_given_three_periods(tmp_path, beat, period):
     if beat is not None:
         content = {"step": 1, "time": 1.0, "period": beat}
         (tmp_path / "progress.json").write_text(json.dumps(content))
@@ -671,7 +671,7 @@ def list_open_files(folder):
     return [path for path in paths if path.exists() and path.resolve().is_relative_to(folder)]
 
 
-def test_what_becomes_no_regular_file_while_it_is_opened_is_refused(tmp_path, monkeypatch):
+def test_file_replaced_by_a_special_file_during_opening_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"abc")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
@@ -698,7 +698,7 @@ def test_a_file_that_cannot_be_moved_into_place_is_closed(tmp_path):
     assert (tmp_path / "a.csv").read_bytes() == b"begin, more"
 
 
-def test_heartbeats_describe_where_a_run_went_on():
+def test_heartbeats_state_the_step_a_run_resumed_from():
     beat = lock.Heartbeat(7, 1.0, 2.0, 1000, 2)
     assert beat.describe_resumption == "resumed from step 1,000, 2 times so far"
     assert lock.Heartbeat(7, 1.0, 2.0).describe_resumption == ""
@@ -724,7 +724,7 @@ def test_a_lock_that_cannot_be_read_has_an_unknown_owner(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EACCES])
-def test_a_lock_that_a_faster_process_took_is_not_created(folder, monkeypatch, number):
+def test_lock_taken_by_a_faster_process_is_not_created(folder, monkeypatch, number):
     def fail(path, target):
         raise OSError(number, "too late")
 
@@ -787,9 +787,7 @@ def test_columns_of_a_packed_run_agree_with_its_record(row, column, change, word
 
 
 @pytest.mark.parametrize(("recorded", "packed_seconds"), [(0.5, 0.5), (0.0, 0.0), (-0.5, None)])
-def test_a_packed_run_has_the_seconds_of_its_record_unless_a_clock_went_back(
-    row, recorded, packed_seconds
-):
+def test_packed_seconds_match_the_record_unless_a_clock_went_back(row, recorded, packed_seconds):
     found = packed.judge_row(row, Path("study.parquet"))
     timings = msgspec.structs.replace(found.record.timings, seconds=recorded)
     record, present = (
@@ -801,7 +799,7 @@ def test_a_packed_run_has_the_seconds_of_its_record_unless_a_clock_went_back(
         assert (words == "") is agrees
 
 
-def test_a_packed_run_has_a_record_of_its_hash_and_may_have_been_renamed(row):
+def test_packed_run_matches_its_hash_and_may_be_renamed(row):
     hashed = row | {"study": "renamed"}
     assert packed.check_hash(hashed) is None
     hashed["content_sha256"] = packed.hash_row(hashed)

@@ -28,18 +28,18 @@ def compared(made, real=REAL):
     return compare_probabilities(made, lambda places: real[places], np.random.default_rng(0))
 
 
-def test_priorities_that_all_grew_alike_are_known():
+def test_uniformly_scaled_priorities_have_no_error():
     assert compared(filled("per")).mean == pytest.approx(0.0)
 
 
-def test_stored_priorities_err_by_what_has_changed():
+def test_stored_priorities_have_the_error_of_the_change():
     # p = (1, 2, 3, 4) / 10 against q = (4, 3, 2, 1) / 10: errors 3/4, 1/3, 1/2, 3, drawn by p.
     found = compared(filled("per"), np.array([4.0, 3.0, 2.0, 1.0]))
     assert found.mean == pytest.approx(0.1 * 0.75 + 0.2 / 3 + 0.3 / 2 + 0.4 * 3, rel=0.15)
     assert 0.5 <= found.median <= 0.76
 
 
-def test_imp_errs_by_the_sum_and_nothing_else():
+def test_imp_error_is_that_of_the_sum_only():
     made = filled("imp", sweep_every=4, predict_every=1)
     made.sum = 25.0
     real = np.array([8.0, 2.0, 9.0, 1.0])
@@ -48,7 +48,7 @@ def test_imp_errs_by_the_sum_and_nothing_else():
     assert compared(made).mean == pytest.approx(0.0)
 
 
-def test_atdc_errs_by_its_model():
+def test_atdc_error_is_that_of_its_model():
     made = filled("atdc", sweep_every=4)
     made.sweep(lambda places: 2 * made.errors[places] + 1)  # it learns 3, 5, 7, 9
     assert compared(made, np.array([3.0, 5.0, 7.0, 9.0])).mean == pytest.approx(0.0, abs=1e-9)
@@ -60,7 +60,7 @@ def test_ranks_and_zero_priorities_are_not_compared():
     assert compared(filled("per"), np.zeros(4)) is None
 
 
-def test_looking_changes_nothing():
+def test_comparison_does_not_change_the_strategy():
     made = filled("imp", sweep_every=4)
     before = made.errors.copy(), made.compute_probabilities(np.arange(4)), made.added
     compared(made)
@@ -69,7 +69,7 @@ def test_looking_changes_nothing():
         np.testing.assert_array_equal(one, other)
 
 
-def test_looks_are_at_the_middle_of_equal_parts():
+def test_comparisons_are_in_the_middle_of_equal_intervals():
     looks, made = ComparisonSchedule(0, 3000), filled("per")
     at = []
     for added in range(0, 3001, 10):

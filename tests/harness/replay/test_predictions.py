@@ -37,7 +37,7 @@ def test_least_squares_of_points_that_do_not_agree_by_hand():
     )
 
 
-def test_fewer_points_than_coefficients_still_say_what_was_seen():
+def test_fewer_points_than_coefficients_are_interpolated():
     features = np.array([[3.0, 10.0]])
     found = fit_least_squares(features, np.array([6.0]))
     np.testing.assert_allclose(predict_linear(found, features), [6.0], **CLOSE)

@@ -30,12 +30,12 @@ def test_targets_of_a_shorter_sequence_stop_at_its_end():
     assert returns(ended=True, length=2) == pytest.approx([2, 2, 0])
 
 
-def test_more_steps_than_there_are_sum_all_rewards():
+def test_n_step_beyond_the_sequence_sums_all_rewards():
     # 1 + 2/2 + 4/4 + 400/8
     assert returns(ended=False, n=7) == pytest.approx([53, 104, 204])
 
 
-def test_one_step_targets_are_the_usual_ones():
+def test_one_step_targets_equal_td_targets():
     assert returns(ended=False, n=1) == pytest.approx([101, 152, 204])
 
 
@@ -54,7 +54,7 @@ def test_discrepancy_by_hand():
     assert found == pytest.approx([5 / 3])
 
 
-def test_discrepancy_of_the_same_state_is_none():
+def test_discrepancy_of_equal_states_is_zero():
     unrolled = np.array([[[-1.0, -2.0]]])
     assert compute_q_discrepancy(unrolled, unrolled[:, 0], np.array([0]), np.array([1])) == [0]
 

@@ -52,7 +52,7 @@ def test_rank_frequencies_follow_alpha():
     assert chisquare(counts, powers / powers.sum() * DRAWS).pvalue > 1e-3
 
 
-def test_rank_between_sortings_is_that_which_a_new_error_would_have_had():
+def test_rank_between_sorts_is_that_of_the_new_error():
     np.testing.assert_array_equal(
         compute_ranks(np.array([9.0, 4.0, 3.0, -1.0]), np.array([0.0, 2.0, 4.0, 8.0])), [1, 2, 3, 5]
     )
@@ -93,7 +93,7 @@ def test_beta_rises_linearly_and_stays():
     assert whole.beta == pytest.approx(0.7)
 
 
-def test_priorities_after_an_update_and_of_what_is_new():
+def test_new_transitions_have_the_maximum_priority_until_updated():
     made = strategy(alpha=1.0, epsilon=0.5, capacity=4)
     made.add(2)
     np.testing.assert_allclose(made.compute_probabilities(np.arange(2)), [0.5, 0.5])
@@ -106,7 +106,7 @@ def test_priorities_after_an_update_and_of_what_is_new():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_memory_goes_around_and_stays_full(name):
+def test_buffer_wraps_around_and_stays_full(name):
     made = strategy(name, capacity=4)
     assert made.add(3).tolist() == [0, 1, 2]
     made.update(np.array([0, 1, 2]), np.array([5.0, 0.0, 0.0]))
@@ -119,7 +119,7 @@ def test_memory_goes_around_and_stays_full(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_transition(name):
+def test_single_transition_is_drawn_with_weight_1(name):
     made = strategy(name, capacity=100)
     made.add(1)
     indices, weights = draw(made, 5)
@@ -130,7 +130,7 @@ def test_one_transition(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_priorities_zero(name):
+def test_zero_priorities_give_finite_weights(name):
     made = filled(name, errors=np.zeros(8), epsilon=0.0)
     indices, weights = draw(made)
     assert np.isfinite(weights).all()
@@ -151,21 +151,21 @@ def test_errors_that_are_no_numbers_are_refused(name, bad):
     np.testing.assert_array_equal(made.compute_probabilities(np.arange(8)), before)
 
 
-def test_nothing_can_be_drawn_from_nothing():
+def test_empty_buffer_cannot_be_sampled():
     with pytest.raises(ValueError, match="4 of 0 stored transitions cannot be drawn"):
         draw(strategy(), 4)
     with pytest.raises(ValueError, match="0 of 8 stored transitions"):
         draw(filled(), 0)
 
 
-def test_same_numbers_same_draws():
+def test_same_random_numbers_give_the_same_draws():
     first, second = draw(filled(), 50), draw(filled(), 50)
     np.testing.assert_array_equal(first[0], second[0])
     assert making.make_sampling_generator(3).random() == making.make_sampling_generator(3).random()
     assert making.make_sampling_generator(3).random() != making.make_sampling_generator(4).random()
 
 
-def test_errors_of_several_critics():
+def test_errors_of_several_critics_are_combined():
     errors = np.array([[1.0, -4.0], [-3.0, 2.0]])
     assert reduce_critic_errors(errors, "mean").tolist() == [2.0, 3.0]
     assert reduce_critic_errors(errors, "max").tolist() == [3.0, 4.0]

@@ -17,7 +17,7 @@ def is_there():
         return False
 
 
-def test_none_changes_nothing():
+def test_malloc_none_changes_nothing():
     assert get_allocator_variables("malloc", "none") == {}
 
 
@@ -29,7 +29,7 @@ def test_none_changes_nothing():
         (__file__, r"cannot be loaded on this machine \(.*invalid ELF header.*Install it"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_the_remedy(value, words):
+def test_missing_allocator_is_refused_with_the_remedy(value, words):
     with pytest.raises(SpecError, match=words):
         get_allocator_variables("malloc", value)
 

@@ -29,13 +29,13 @@ def take_folder(root):
     return support.spec(study="taken")
 
 
-def test_all_folders_are_pending(tmp_path):
+def test_all_new_folders_are_pending(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     assert initialize_runs(asked) == (dict(asked), {})
     assert [read_run(folder).content["status"] for folder, _ in asked] == ["pending", "pending"]
 
 
-def test_run_under_way_is_told_and_left_alone(tmp_path):
+def test_running_run_is_reported_and_not_changed(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     held = asked[0][0]
     held.mkdir(parents=True)
@@ -47,7 +47,7 @@ def test_run_under_way_is_told_and_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_nothing_is_left_where_a_folder_cannot_be_made(first, tmp_path):
+def test_failed_folder_creation_leaves_nothing(first, tmp_path):
     specs = [support.spec(seed=0), support.spec(seed=1)]
     specs.insert(0 if first else 2, take_folder(tmp_path / "results"))
     before = contents(tmp_path)
@@ -56,7 +56,7 @@ def test_nothing_is_left_where_a_folder_cannot_be_made(first, tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_earlier_attempt_is_put_back_where_another_folder_cannot_be_made(tmp_path):
+def test_earlier_attempt_is_restored_if_another_folder_cannot_be_created(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     initialize_runs(asked)
     failed = asked[0][0]
@@ -78,7 +78,7 @@ def test_damaged_record_is_replaced(content, tmp_path):
     assert read_run(folder).content["status"] == "pending"
 
 
-def test_what_killed_processes_left_beside_a_complete_run_goes_and_nothing_else(tmp_path):
+def test_leftovers_of_killed_processes_are_removed_from_a_complete_run(tmp_path):
     folder = recorded.complete_run(tmp_path)
     (folder / "notes.md").write_text("of the user")
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
@@ -91,7 +91,7 @@ def test_what_killed_processes_left_beside_a_complete_run_goes_and_nothing_else(
     assert after == before
 
 
-def test_what_a_living_process_needs_is_left_beside_a_complete_run(tmp_path):
+def test_files_of_a_live_process_are_not_removed(tmp_path):
     folder = recorded.complete_run(tmp_path)
     again = prepare_run(spec_from_dict(read_run(folder).spec), load_adapter("sb3"))
     with RunLock.acquire(folder):
@@ -101,7 +101,7 @@ def test_what_a_living_process_needs_is_left_beside_a_complete_run(tmp_path):
         assert contents(folder) == before
 
 
-def test_run_of_other_settings_takes_nothing_along(tmp_path):
+def test_run_with_other_settings_reuses_nothing(tmp_path):
     asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
     initialize_runs(asked[1:])
     path = asked[1][0] / "run.json"

@@ -118,7 +118,7 @@ def test_runs_of_one_kind_share_a_server_until_the_last_has_started(servers):
 
 
 @pytest.mark.parametrize("changes", [{"is_able": False}, {"error": OSError("killed")}])
-def test_a_run_without_a_server_has_a_process_of_its_own(servers, monkeypatch, changes):
+def test_run_without_a_server_has_a_separate_process(servers, monkeypatch, changes):
     for name, value in changes.items():
         monkeypatch.setattr(Server, name, value)
     twice = [support.spec(seed=seed) for seed in (0, 1)]
@@ -223,7 +223,7 @@ def test_a_fork_is_requested_with_its_files(server, monkeypatch, tmp_path, lifel
     assert requests == [(b'["folder", "log"]', number), (b"[]", number)]
 
 
-def test_a_server_has_a_session_and_a_socket_of_its_own(monkeypatch):
+def test_fork_server_has_its_own_session_and_socket(monkeypatch):
     made, waited = [], []
 
     def start(command, **options):

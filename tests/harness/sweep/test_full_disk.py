@@ -42,7 +42,7 @@ print(process.outcome().status, process.outcome().failure)
 
 
 @pytest.mark.parametrize("left", [0, 8, 40])
-def test_run_on_a_disk_that_is_nearly_full_says_so(tmp_path, left):
+def test_run_on_a_nearly_full_disk_reports_it(tmp_path, left):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = MOUNT.format(disk=disk)
@@ -63,7 +63,7 @@ def full(*_, **__):
     raise OSError(28, "No space left on device")
 
 
-def test_worker_that_can_write_nothing_tells_by_its_exit_code(tmp_path, monkeypatch):
+def test_worker_reports_a_full_disk_by_its_exit_code(tmp_path, monkeypatch):
     folder = recorded.complete_run(tmp_path)
     monkeypatch.setattr(worker, "stop_on_signals", lambda: None)
     monkeypatch.setattr(RunLock, "acquire", full)
@@ -72,7 +72,7 @@ def test_worker_that_can_write_nothing_tells_by_its_exit_code(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(("code", "free"), [(EXIT_NO_SPACE, 2**30), (1, 40 * 1024), (120, 0)])
-def test_sweep_says_why_a_run_without_a_word_has_ended(tmp_path, monkeypatch, code, free):
+def test_sweep_states_why_a_silent_run_ended(tmp_path, monkeypatch, code, free):
     spec = support.spec()
     folder = spec.folder(tmp_path)
     initialize_run(prepare_run(spec, load_adapter("sb3")), folder)
@@ -85,7 +85,7 @@ def test_sweep_says_why_a_run_without_a_word_has_ended(tmp_path, monkeypatch, co
     assert f"has {free // 1024:,} KiB left. Free some space" in outcome.failure
 
 
-def test_process_that_ends_on_a_disk_with_room_is_told_as_before(tmp_path, monkeypatch):
+def test_process_failure_without_a_full_disk_names_the_exit_code(tmp_path, monkeypatch):
     spec = support.spec()
     folder = spec.folder(tmp_path)
     initialize_run(prepare_run(spec, load_adapter("sb3")), folder)

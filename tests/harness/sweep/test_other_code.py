@@ -27,7 +27,7 @@ def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
     assert describe_complete_runs({same: "final", older: "final"}) == []
 
 
-def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
+def test_changed_new_and_removed_files_are_named_with_a_remedy(tmp_path):
     def earlier(files):
         return {name: digest for name, digest in files.items() if name != "train.py"} | {
             "__init__.py": "0" * 64,
@@ -43,7 +43,7 @@ def test_changed_new_and_gone_files_are_named_with_folder_and_remedy(tmp_path):
     assert "remove their folders or choose another study.name" in text
 
 
-def test_only_complete_runs_are_said_to_be_made_by_other_code(tmp_path, capsys):
+def test_only_complete_runs_are_reported_as_trained_by_other_code(tmp_path, capsys):
     folder = made_by(tmp_path, lambda files: dict.fromkeys(files, "0" * 64))
     runs = {folder: request("auc"), tmp_path / "a": None, tmp_path / "b": None}
     _print_skipped_runs({folder: None}, runs)
@@ -55,7 +55,7 @@ def test_only_complete_runs_are_said_to_be_made_by_other_code(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_an_endpoint_that_complete_runs_do_not_have_is_said(tmp_path, capsys):
+def test_endpoint_missing_in_complete_runs_is_reported(tmp_path, capsys):
     folder = made_by(tmp_path, dict)
     recorded.edit(folder, spec=read_run(folder).content["spec"] | {"endpoint": "last-3"})
     _print_skipped_runs({folder: None}, {folder: request("final")})

@@ -98,7 +98,7 @@ def server():
     return found
 
 
-def test_child_has_a_session_files_and_an_end_of_its_own(sweep, lab):
+def test_forked_process_has_its_own_session_files_and_exit_code(sweep, lab):
     for key in KEYS:
         pid = lab.record(key)["pid"]
         assert os.getsid(pid) == os.getpgid(pid) == pid
@@ -114,7 +114,7 @@ def test_child_has_a_session_files_and_an_end_of_its_own(sweep, lab):
     assert not descendants().keys() - lab.other_answers
 
 
-def test_runs_go_on_without_their_server_and_not_without_their_sweep(sweep, lab):
+def test_runs_survive_their_server_and_not_their_sweep(sweep, lab):
     os.kill(server(), signal.SIGKILL)
     lab.order("go", KEYS[0])
     wait_until(lambda: read_run(lab.folder(KEYS[0])).complete)
@@ -149,13 +149,13 @@ def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count)
     assert all(lab.record(key)["resumed_from"] == 1025 for key in keys)
 
 
-def test_runs_of_a_job_follow_the_signals_of_the_job_only(monkeypatch):
+def test_runs_of_a_job_react_to_signals_of_the_job_only(monkeypatch):
     assert _lifeline() is not None
     monkeypatch.setenv("PARALLAX_JOB", "7_1")
     assert _lifeline() is None
 
 
-def test_end_that_nobody_could_tell_is_said_to_be_so(sweep, lab):
+def test_unknown_end_of_a_process_is_reported(sweep, lab):
     os.kill(server(), signal.SIGKILL)
     os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
     lab.order("go", KEYS[1])
@@ -170,7 +170,7 @@ class WithThread:
         return ("a_thread",)
 
 
-def test_no_server_forks_beside_a_thread(tmp_path, monkeypatch):
+def test_fork_server_with_a_thread_does_not_fork(tmp_path, monkeypatch):
     (tmp_path / "a_thread.py").write_text(
         "import threading, time\n"
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
@@ -183,7 +183,7 @@ def test_no_server_forks_beside_a_thread(tmp_path, monkeypatch):
         assert preloaded.start(specs[0], environment, [str(tmp_path)], log) is None
 
 
-def test_other_interpreters_and_single_runs_have_processes_of_their_own(tmp_path):
+def test_other_interpreters_and_single_runs_have_separate_processes(tmp_path):
     specs = [support.spec(seed=seed, python=sys.executable) for seed in (0, 1)]
     specs.append(support.spec(seed=2))
     with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:

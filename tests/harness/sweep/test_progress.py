@@ -113,7 +113,7 @@ def test_the_result_of_a_run_is_score_updates_and_time(monkeypatch, changes, tex
         ([], 4, 0),
     ],
 )
-def test_the_time_left_is_that_of_the_slowest_framework_where_none_is_measured(left, jobs, seconds):
+def test_remaining_time_without_measurements_is_that_of_the_slowest_framework(left, jobs, seconds):
     speeds = {("sb3", "ppo"): 10.0, ("slow", "ppo"): 5.0, ("sb3", "td3"): 1.0}
     assert progress.estimate_remaining_seconds(left, speeds, jobs) == pytest.approx(seconds)
     assert progress.estimate_remaining_seconds(left, {}, jobs) is None
@@ -184,7 +184,7 @@ def test_a_resumed_run_has_no_speed_until_its_checkpoint_is_loaded(monkeypatch):
     assert display._first == {Path("0"): (500, 1e6)}
 
 
-def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypatch, tmp_path):
+def test_line_of_an_ended_run_has_number_outcome_and_reason(monkeypatch, tmp_path):
     display, _, _ = make_display(monkeypatch, 3)
     monkeypatch.setattr(progress, "describe_run_result", lambda folder: "final score 5.0")
     monkeypatch.setattr(progress, "describe_run_resumptions", lambda folder: "")
@@ -205,7 +205,7 @@ def test_the_line_of_a_run_that_ended_has_its_number_outcome_and_reason(monkeypa
     ]
 
 
-def test_what_went_wrong_is_red_and_warnings_are_yellow(monkeypatch):
+def test_failures_are_red_and_warnings_are_yellow(monkeypatch):
     display, _, _ = make_display(monkeypatch, 3)
     styles = []
     printing = types.SimpleNamespace(print=lambda text, soft_wrap: styles.append(text.style))

@@ -71,7 +71,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("code", ENDS)
-def test_a_process_that_says_nothing_failed_with_what_is_known_of_its_end(tmp_path, code):
+def test_silent_process_failed_with_the_reason_of_its_end(tmp_path, code):
     changes = make_ended(tmp_path, code)._make_end_status(code, make_reading())
     assert changes == {"status": "failed", "failure": ENDS[code]}
     gone = make_ended(tmp_path / "gone", code, None)._make_end_status(code, make_reading())
@@ -108,7 +108,7 @@ def test_a_full_disk_is_named_where_the_run_could_not(
     assert re.search(words, failure)
 
 
-def test_the_last_line_is_that_of_the_log_or_of_the_one_before(tmp_path):
+def test_last_line_is_that_of_the_current_or_previous_log(tmp_path):
     process = make_ended(tmp_path, 1, "a" * 5000)
     assert process._read_last_log_line() == "a" * 4096
     process._log.write_text(" \n")
@@ -233,7 +233,7 @@ def test_a_run_that_cannot_be_started_leaves_no_log(tmp_path, monkeypatch, popen
     assert not list(tmp_path.glob(".log*"))
 
 
-def test_a_process_has_one_lifeline_and_none_in_a_job(monkeypatch):
+def test_process_has_one_parent_pipe_and_none_in_a_job(monkeypatch):
     monkeypatch.setattr(run_process, "_lifelines", {})
     batch = types.SimpleNamespace(from_environment=lambda: None)
     monkeypatch.setattr(run_process, "BatchJob", batch)
@@ -269,7 +269,7 @@ def test_the_end_of_a_run_is_recorded_with_its_log(tmp_path):
     assert run_process.mark_run_ended(tmp_path / "gone", CHANGES) is None
 
 
-def test_records_that_are_complete_or_were_changed_stay_as_they_are(tmp_path):
+def test_complete_or_changed_records_are_not_modified(tmp_path):
     folder = recorded.complete_run(tmp_path)
     before = (folder / "run.json").read_bytes()
     run_process.mark_run_ended(folder, CHANGES)
@@ -319,7 +319,7 @@ def test_an_allocator_is_the_first_library_that_can_be_loaded(
         ("ERROR: y: ignored.", "ERROR: y: ignored.\nERROR: x", "x"),
     ],
 )
-def test_only_what_the_loader_says_of_the_new_library_counts(monkeypatch, before, after, words):
+def test_only_loader_messages_about_the_library_count(monkeypatch, before, after, words):
     monkeypatch.setenv("LD_PRELOAD", "/old.so")
     said = {"/old.so": before, "/new.so": after}
 

@@ -180,7 +180,7 @@ def test_outcomes_come_in_the_order_of_the_runs(monkeypatch, tmp_path, capsys):
         sweep.run_sweep([specs[0], specs[0]], tmp_path, 2)
 
 
-def test_a_run_that_is_set_up_has_everything_of_an_earlier_one_reset():
+def test_initialized_run_resets_everything_of_an_earlier_one():
     prepared = prepare_run(support.spec(), load_adapter("sb3"))
     schedule = prepared.native.update_schedule
     steps = {"requested": 600, "scheduled": 1152, "framework": 1152, "taken": 0}
@@ -240,7 +240,7 @@ def test_a_folder_is_used_for_its_own_run_only(monkeypatch, changes, own, words)
     assert words in str(error.value)
 
 
-def test_folders_that_a_run_would_make_are_found_from_the_inside(tmp_path):
+def test_folders_to_create_are_listed_from_the_inside(tmp_path):
     (tmp_path / "a").mkdir()
     assert sweep._find_missing_folders(tmp_path / "a" / ("x" * 300) / "c") == []
     assert sweep._find_missing_folders(tmp_path / "a" / "b" / "c") == [
@@ -250,7 +250,7 @@ def test_folders_that_a_run_would_make_are_found_from_the_inside(tmp_path):
     assert sweep._find_missing_folders(tmp_path / "a") == []
 
 
-def test_a_link_in_the_path_of_a_run_is_refused_and_one_above_is_not(tmp_path):
+def test_links_within_a_run_path_are_refused(tmp_path):
     spec = support.spec()
     (tmp_path / "real").mkdir()
     (tmp_path / "results").symlink_to(tmp_path / "real")
@@ -286,7 +286,7 @@ def test_a_record_is_restored_unless_the_run_was_started_since(tmp_path, before)
 @pytest.mark.parametrize(
     ("count", "text"), [(1, "a"), (3, "a, b, c"), (4, "a, b, c and 1 more"), (0, "")]
 )
-def test_three_names_are_listed_and_the_others_counted(count, text):
+def test_first_three_names_are_listed_and_others_counted(count, text):
     assert sweep._format_names(list("abcd")[:count]) == text
 
 
@@ -307,7 +307,7 @@ def test_a_run_is_set_up_unless_it_is_complete(monkeypatch, tmp_path):
     assert checked == [(again.spec, {}, done)]
 
 
-def test_a_run_that_another_sweep_completed_meanwhile_is_left(monkeypatch, tmp_path):
+def test_run_completed_by_another_sweep_is_skipped(monkeypatch, tmp_path):
     prepared = prepare_run(support.spec(), load_adapter("sb3"))
     folder = prepared.spec.folder(tmp_path)
     readings = iter([make_reading(complete=False), make_reading(complete=True)])
@@ -345,7 +345,7 @@ def test_outcomes_of_runs_cannot_be_changed():
 
 
 @pytest.mark.parametrize("target", ["loop", "missing"])
-def test_results_are_not_written_through_a_link_that_leads_nowhere(target, tmp_path):
+def test_results_are_not_written_through_a_dangling_link(target, tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / target)
     with pytest.raises(SpecError, match=r"results_dir=.*/loop/x: .*/loop is a link that leads"):
         sweep.run_sweep([], tmp_path / "loop" / "x", 1)

@@ -38,7 +38,7 @@ def files(folder):
 
 
 @pytest.mark.long
-def test_what_another_sweep_completed_is_not_touched(lab):
+def test_runs_completed_by_another_sweep_are_not_changed(lab):
     lab.order("go", *KEYS[1:])
     slow = start(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
     wait_until(lambda: lab.beats(KEYS[0]))  # it waits for its order
@@ -75,7 +75,7 @@ def failures(said, lab, keys):
     return found
 
 
-def test_folders_that_are_lost_before_their_turn_fail_alone(lab):
+def test_folders_deleted_before_their_start_fail_alone(lab):
     keys = [f"ppo-{seed}" for seed in range(5)]
     lab.order("go", *keys[4:])
     sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=1")
@@ -92,7 +92,7 @@ def test_folders_that_are_lost_before_their_turn_fail_alone(lab):
     assert [read_run(lab.folder(key)).complete for key in keys] == [True, *[False] * 3, True]
 
 
-def test_what_happens_to_a_run_while_it_trains_is_its_own_affair(lab):
+def test_changes_to_a_running_run_do_not_affect_others(lab):
     removed, replaced, cut, ended, left = (f"ppo-{seed}" for seed in range(5))
     lab.order("go", left)
     sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=5")
@@ -114,7 +114,7 @@ def test_what_happens_to_a_run_while_it_trains_is_its_own_affair(lab):
     assert "user" not in record["failure"]
 
 
-def test_worker_of_a_complete_run_touches_nothing(tmp_path):
+def test_worker_of_a_complete_run_changes_nothing(tmp_path):
     folder = recorded.complete_run(tmp_path)
     before = files(folder)
     (folder / ".log-12345678").touch()  # its own, which nobody would remove after it
@@ -123,7 +123,7 @@ def test_worker_of_a_complete_run_touches_nothing(tmp_path):
     assert files(folder) == before
 
 
-def test_run_without_an_adapter_in_its_record_says_so(tmp_path, monkeypatch):
+def test_run_without_an_adapter_in_its_record_names_the_reason(tmp_path, monkeypatch):
     spec = support.spec()
     folder = spec.folder(tmp_path)
     initialize_run(prepare_run(spec, load_adapter("sb3")), folder)

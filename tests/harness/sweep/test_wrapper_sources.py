@@ -30,7 +30,7 @@ def train(folder):
     )
 
 
-def test_an_edited_wrapper_makes_another_run(tmp_path):
+def test_edited_wrapper_gives_another_run(tmp_path):
     wrapper = tmp_path / "own_wrapper.py"
     wrapper.write_text(WRAPPER.replace("FACTOR", "0.5"))
     first = train(tmp_path)

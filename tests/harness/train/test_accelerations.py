@@ -51,7 +51,7 @@ def test_acceleration_is_part_of_the_path_unless_there_is_none():
     assert spec_from_dict(spec_to_dict(accelerated)) == accelerated
 
 
-def test_records_of_before_have_none():
+def test_records_without_acceleration_mean_none():
     content = spec_to_dict(support.spec())
     assert content.pop("acceleration") == NO_ACCELERATION
     assert spec_from_dict(content).acceleration == NO_ACCELERATION
@@ -60,7 +60,7 @@ def test_records_of_before_have_none():
     assert spec_from_dict(spec).acceleration == NO_ACCELERATION
 
 
-def test_unknown_name_is_refused_with_those_that_there_are():
+def test_unknown_acceleration_is_refused_with_the_known_ones():
     with pytest.raises(SpecError, match=r"acceleration=.*warp.* none, compile, fused-adam"):
         support.spec(acceleration="warp")
 
@@ -78,7 +78,9 @@ def test_unknown_name_is_refused_with_those_that_there_are():
         ("sbx", "td3", "compile", "JAX compiles"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_reason_and_remedy(framework, algorithm, name, reason):
+def test_unavailable_acceleration_is_refused_with_reason_and_remedy(
+    framework, algorithm, name, reason
+):
     skip_unless_installed(framework)
     with pytest.raises(SpecError) as caught:
         prepare(framework, algorithm, acceleration=name)
@@ -106,13 +108,13 @@ def test_cuda_graphs_are_refused_on_a_gpu_too():
 
 
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "cleanrl"))
-def test_foreach_adam_learns_the_same_to_the_last_bit(framework, tmp_path):
+def test_foreach_adam_is_bit_identical(framework, tmp_path):
     plain, other = (train(framework, tmp_path, name) for name in (NO_ACCELERATION, "foreach-adam"))
     assert plain[0] != other[0] and plain[1] == other[1]
 
 
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "cleanrl", "torchrl"))
-def test_fused_adam_learns_the_same_to_rounding(framework, tmp_path):
+def test_fused_adam_is_equal_to_rounding(framework, tmp_path):
     plain, other = (train(framework, tmp_path, name) for name in (NO_ACCELERATION, "fused-adam"))
     assert plain[1] != other[1]  # it was in effect: the last bits differ
     for one, two in zip(*map(load_weights, (plain[0], other[0])), strict=True):
@@ -126,7 +128,7 @@ def load_weights(folder):
 
 @pytest.mark.long
 @pytest.mark.skipif(bool(contract.explain_missing_compiler()), reason="there is no C++ compiler")
-def test_compiled_networks_train_to_the_end(tmp_path):
+def test_training_with_compiled_networks_completes(tmp_path):
     folder, _ = train("sb3", tmp_path, "compile", "ddpg")
     plain, _ = train("sb3", tmp_path, NO_ACCELERATION, "ddpg")
     for one, two in iterate_some(zip(load_weights(plain), load_weights(folder), strict=True)):
@@ -135,7 +137,7 @@ def test_compiled_networks_train_to_the_end(tmp_path):
 
 @pytest.mark.long  # JAX compiles each operation by itself
 @pytest.mark.parametrize("framework", support.frameworks("sbx"))
-def test_training_without_jit_goes_to_the_end(framework, tmp_path):
+def test_training_without_jit_completes(framework, tmp_path):
     plain, other = (train(framework, tmp_path, name) for name in (NO_ACCELERATION, "eager"))
     for one, two in iterate_some(zip(load_weights(plain[0]), load_weights(other[0]), strict=True)):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-3)

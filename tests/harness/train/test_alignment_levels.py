@@ -23,7 +23,7 @@ def prepare(framework, algorithm, env="Pendulum-v1", **values):
     return prepare_run(spec, load_adapter(framework))
 
 
-def test_defaults_are_the_framework_s_own_whatever_the_recipe():
+def test_library_defaults_do_not_depend_on_the_recipe():
     for framework in ("sb3", "cleanrl", "skrl"):
         run = prepare(framework, "td3", alignment="defaults")
         assert run.spec.hps == "defaults"
@@ -31,7 +31,7 @@ def test_defaults_are_the_framework_s_own_whatever_the_recipe():
         assert run.native.patched_fields == ()
 
 
-def test_defaults_refuse_values_that_would_have_no_effect():
+def test_library_defaults_refuse_values_without_effect():
     with pytest.raises(SpecError, match=r"hyperparameters.gamma=0.5 would have no effect.*exact"):
         support.spec("sb3", "td3", alignment="defaults", hyperparameters={"gamma": 0.5})
 
@@ -44,7 +44,7 @@ def test_exact_patches_a_constant_and_records_the_patch():
     assert recorded["source"][0]["replace"].endswith("eps=1e-07)")
 
 
-def test_nothing_is_patched_where_the_constant_is_the_recipe_s():
+def test_matching_constants_are_not_patched():
     run = prepare(
         "cleanrl", "ppo", alignment="exact", hyperparameters=OTHER_EPSILON | {"adam_eps": 1e-5}
     )
@@ -58,7 +58,7 @@ def test_patches_false_refuses_with_the_remedy():
         support.spec("cleanrl", "ppo", patches="no")
 
 
-def test_whether_patches_are_allowed_is_no_part_of_the_identity():
+def test_patches_option_is_not_part_of_the_identity():
     spec = support.spec("sb3", "td3", alignment="exact", patches=False)
     assert spec == support.spec("sb3", "td3", alignment="exact")
     assert spec_from_dict(spec_to_dict(spec)).patches is False
@@ -66,7 +66,7 @@ def test_whether_patches_are_allowed_is_no_part_of_the_identity():
     assert spec_from_dict(older).patches is True
 
 
-def test_common_says_which_values_of_the_recipe_are_lost():
+def test_common_alignment_lists_lost_recipe_values():
     run = prepare("sb3", "dqn", env="CartPole-v1", alignment="common", hps="zoo")
     lost = list_lost_values(run, load_adapter("sb3"))
     recipe = load_recipe("dqn", "zoo")
@@ -97,9 +97,7 @@ CONVERSIONS = [
 
 
 @pytest.mark.parametrize(("framework", "algorithm", "values", "without", "name"), CONVERSIONS)
-def test_exact_converts_what_a_framework_means_otherwise(
-    framework, algorithm, values, without, name
-):
+def test_exact_alignment_converts_different_meanings(framework, algorithm, values, without, name):
     def list_names(alignment, **changes):
         env = "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1"
         run = prepare(framework, algorithm, env, alignment=alignment, **changes)
@@ -131,7 +129,7 @@ def test_exact_counts_entropies_of_actions_between_minus_1_and_1(framework):
         assert ("log-probability-of-the-scaled-action" in names) == is_converted
 
 
-def test_exact_leaves_out_only_what_it_converts():
+def test_exact_alignment_removes_only_converted_interventions():
     with pytest.raises(SpecError, match="alignment=exact that is joint-grad-clip here"):
         prepare("sbx", "ppo", alignment="exact", intervention="without.larger-value-loss")
     with pytest.raises(SpecError, match="alignment=exact that is nothing here"):
@@ -163,7 +161,7 @@ def test_lockstep_adds_the_reference_form():
         ("{first}", "intervention={first}: alignment=lockstep already includes it: drop it"),
     ],
 )
-def test_what_the_form_does_not_allow_is_refused(text, message):
+def test_interventions_that_contradict_the_reference_form_are_refused(text, message):
     adapter = load_adapter("cleanrl")
     first = list_reference_form(adapter, "sac")[0].name
     with pytest.raises(SpecError, match=message.format(first=first)):
@@ -171,7 +169,7 @@ def test_what_the_form_does_not_allow_is_refused(text, message):
 
 
 @pytest.mark.parametrize("level", ["exact", "lockstep"])
-def test_a_refusal_proposes_only_what_is_taken(level):
+def test_refusals_propose_only_accepted_levels(level):
     with pytest.raises(SpecError) as caught:
         prepare("sb3", "ppo", hps="original", alignment=level, n_envs=3, steps=6000)
     assert "or use n_envs=1." in str(caught.value) and "alignment=" not in str(caught.value)
@@ -186,7 +184,7 @@ def test_common_proposes_exact_where_only_a_patch_gives_a_value():
 
 
 @pytest.mark.parametrize("framework", ["skrl", "sbx"])
-def test_images_that_a_framework_does_not_take_are_refused_as_images(framework):
+def test_unsupported_images_are_refused_as_images(framework):
     with pytest.raises(SpecError, match="does not train this algorithm on images: use a task"):
         prepare(framework, "dqn", env="MinAtar/Breakout-v1", alignment="exact", hps="minatar")
 
@@ -197,7 +195,7 @@ SEVERAL += [("ddpg", "Pendulum-v1"), ("dqn", "CartPole-v1")]
 
 @pytest.mark.parametrize("framework", ["sb3", "cleanrl", "torchrl", "tianshou", "skrl", "sbx"])
 @pytest.mark.parametrize(("algorithm", "env"), SEVERAL)
-def test_several_environments_are_taken_as_the_docs_say(framework, algorithm, env):
+def test_parallel_environments_are_accepted_as_documented(framework, algorithm, env):
     lengths = {"train_freq": 4, "gradient_steps": 4}
     lengths = {"rollout_steps": 256, "minibatch_size": 64} if algorithm == "ppo" else lengths
     values = {"env": env, "alignment": "exact", "n_envs": 4, "hyperparameters": lengths}

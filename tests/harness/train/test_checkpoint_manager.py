@@ -126,7 +126,7 @@ def test_nothing_is_saved_where_checkpoints_are_off_or_impossible(monkeypatch, c
         (UnsupportedStateError("a new socket"), "keeps no checkpoints"),
     ],
 )
-def test_training_goes_on_where_a_checkpoint_cannot_be_written(monkeypatch, error, said):
+def test_training_continues_after_a_failed_checkpoint(monkeypatch, error, said):
     training = Training(monkeypatch)
     training.visit(0.0)
     training.error = error
@@ -139,7 +139,7 @@ def test_training_goes_on_where_a_checkpoint_cannot_be_written(monkeypatch, erro
 
 
 @pytest.mark.parametrize("error", [LockLostError("x"), FolderDeletedError(2, "x"), MemoryError()])
-def test_what_a_training_cannot_survive_is_raised(monkeypatch, error):
+def test_fatal_errors_are_raised(monkeypatch, error):
     training = Training(monkeypatch)
     training.visit(0.0)
     training.error = error
@@ -190,7 +190,7 @@ def play(env, actions):
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v4", "InvertedPendulum-v5", "Pendulum-v1"])
-def test_environments_go_on_from_their_state_bit_by_bit(env_id):
+def test_environments_resume_bit_identically(env_id):
     first, second = (gymnasium.make(env_id) for _ in range(2))
     first.action_space.seed(0)
     actions = [first.action_space.sample() for _ in range(12)]
@@ -219,7 +219,7 @@ def test_states_of_other_environments_are_refused():
             checkpointing._write_simulation(live, simulation, None)
 
 
-def test_a_game_goes_on_from_its_state():
+def test_atari_game_resumes_from_its_state():
     ale_py = pytest.importorskip("ale_py")
 
     def begin():
@@ -248,7 +248,7 @@ ABOUT = {"step": 1, "seconds": 0.5}
     "change",
     [{"step": "x"}, {"step": 2**60}, {"seconds": math.nan}, {"seconds": -1.0}, {"identity": [1]}],
 )
-def test_metadata_of_other_types_is_damage(change):
+def test_metadata_of_wrong_types_is_damage(change):
     said = []
     store = types.SimpleNamespace(numbers=lambda: [1], about=lambda number: ABOUT | change)
     assert list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0)) == [None]
@@ -287,7 +287,7 @@ def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, wor
         assert text.startswith(f"Checkpoint {number} cannot be resumed from: {words}")
 
 
-def test_a_damaged_checkpoint_is_passed_over():
+def test_damaged_checkpoint_is_skipped():
     said = []
 
     def load(number, room):
@@ -339,9 +339,7 @@ def test_a_run_is_the_same_with_the_same_settings_code_and_versions(monkeypatch)
     assert again["settings"] == {"actors": 2}
 
 
-def test_a_run_does_not_resume_after_its_task_or_what_frameworks_share_was_edited(
-    monkeypatch, tmp_path
-):
+def test_run_does_not_resume_after_edits_to_its_task_or_shared_code(monkeypatch, tmp_path):
     """Its first steps would have other rewards than the rest."""
     (tmp_path / "edited_tasks.py").write_text(
         "import gymnasium\n"
@@ -388,7 +386,7 @@ def test_a_run_does_not_resume_with_an_evaluation_more_or_less():
         assert words.startswith("settings: evaluate_untrained was ")
 
 
-def test_random_numbers_go_on_where_they_were():
+def test_random_number_generators_resume():
     def draw():
         return random.random(), random.gauss(0, 1), float(np.random.normal()), float(torch.rand(()))
 
@@ -409,7 +407,7 @@ class Layer:
         self.env = env
 
 
-def test_objects_of_the_modules_of_environments_may_appear_in_an_episode():
+def test_objects_of_environment_modules_may_be_created_in_an_episode():
     env = Layer(gymnasium.make("Pendulum-v1"))
     types_of_env = checkpointing._own_types([env])
     names = {kind.__name__ for kind in types_of_env}
@@ -428,7 +426,7 @@ def test_results_of_a_simulation_are_its_arrays_of_numbers():
     assert checkpointing._get_computed_arrays(Data()) == {"qpos": Data.qpos, "flags": Data.flags}
 
 
-def test_a_simulation_goes_on_with_the_model_that_it_had():
+def test_simulation_resumes_with_its_own_model_only():
     """Bodies of other masses, from an edited file or a task that draws them, are another task."""
     envs = [gymnasium.make("InvertedPendulum-v5") for _ in range(2)]
     for env in envs:

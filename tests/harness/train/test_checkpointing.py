@@ -127,7 +127,7 @@ def result(folder):
     return digest, [(folder / name).read_bytes() for name in FILES]
 
 
-def test_run_goes_on_from_its_last_checkpoint(wrappers, undisturbed, tmp_path):
+def test_run_resumes_from_its_last_checkpoint(wrappers, undisturbed, tmp_path):
     prepared, folder = a_run(tmp_path, wrappers=wrappers)
     assert go(prepared, folder, accident=fail, at=30)["status"] == "failed"
     assert (folder / "checkpoint").is_dir()
@@ -181,7 +181,7 @@ def popen(state, words):
 
 @pytest.mark.parametrize("wrappers", ["none"], scope="module", indirect=True)
 class TestOddStarts:
-    def test_damaged_checkpoint_is_refused_and_the_one_before_taken(self, undisturbed, tmp_path):
+    def test_damaged_checkpoint_is_replaced_by_the_previous_one(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
         harm(folder, newest(folder))
@@ -189,7 +189,7 @@ class TestOddStarts:
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "is damaged: its checksum does not match" in content["resume_notes"][0]
 
-    def test_both_damaged_leave_the_start(self, undisturbed, tmp_path):
+    def test_two_damaged_checkpoints_restart_the_run(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
         harm(folder, newest(folder)), harm(folder, newest(folder) - 1)
@@ -197,7 +197,7 @@ class TestOddStarts:
         assert content["resumed_from"] is None and result(folder) == undisturbed
         assert len(content["resume_notes"]) == 2
 
-    def test_state_that_does_not_fit_is_left_for_the_one_before(self, undisturbed, tmp_path):
+    def test_mismatching_state_is_replaced_by_the_previous_one(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
         taken = lambda state: dict(state["pairs"])["taken"]  # noqa: E731
@@ -205,7 +205,7 @@ class TestOddStarts:
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "does not fit (on purpose)" in content["resume_notes"][0]
 
-    def test_type_of_a_checkpoint_that_nobody_registered_is_not_made(self, undisturbed, tmp_path):
+    def test_unregistered_checkpoint_type_is_not_created(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
         mark = tmp_path / "mark"
@@ -215,7 +215,7 @@ class TestOddStarts:
         assert content["resumed_from"] == 40 and result(folder) == undisturbed
         assert "subprocess:Popen, which is not registered" in content["resume_notes"][1]
 
-    def test_a_checkpoint_after_which_the_training_fails_at_once_is_left_for_the_one_before(
+    def test_immediate_failure_after_resuming_uses_the_previous_checkpoint(
         self, undisturbed, tmp_path
     ):
         """A value of another type shows only where it is used."""
@@ -265,7 +265,7 @@ class TestOddStarts:
         for key in tmp_path.glob("*/parallax/checkpoint.key"):
             assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_size == 32
 
-    def test_a_training_that_fails_before_or_long_after_its_checkpoint_begins_no_other(
+    def test_failure_before_or_long_after_resuming_is_not_retried(
         self, undisturbed, tmp_path, monkeypatch
     ):
         prepared, folder = a_run(tmp_path)
@@ -326,7 +326,7 @@ class TestOddStarts:
             go(prepared, folder, accident=lambda: shutil.rmtree(folder / ".lease"), at=30)
         assert go(prepared, folder)["status"] == "completed" and result(folder) == undisturbed
 
-    def test_full_disk_lets_the_training_go_on(self, undisturbed, tmp_path, monkeypatch):
+    def test_training_continues_on_a_full_disk(self, undisturbed, tmp_path, monkeypatch):
         write = RunLock.write
 
         def full(self, name, content):
@@ -342,14 +342,16 @@ class TestOddStarts:
         content = go(prepared, folder)
         assert content["resumed_from"] == 8 and result(folder) == undisturbed
 
-    def test_switched_off_it_keeps_nothing_and_begins_anew(self, undisturbed, tmp_path):
+    def test_disabled_checkpoints_store_nothing_and_restart(self, undisturbed, tmp_path):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
         off, _ = a_run(tmp_path, every=0)
         assert go(off, folder)["resumed_from"] is None
         assert result(folder) == undisturbed and not (folder / "checkpoint").exists()
 
-    def test_adapter_without_the_part_says_that_it_begins_anew(self, undisturbed, tmp_path):
+    def test_adapter_without_checkpoint_support_restarts_with_a_message(
+        self, undisturbed, tmp_path
+    ):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50, has_checkpointable=False)
         assert not (folder / "checkpoint").exists()
@@ -397,7 +399,7 @@ def logged(folder):
     ]
 
 
-def test_what_is_logged_beside_is_neither_lost_nor_told_twice(tmp_path):
+def test_resumed_run_logs_every_value_once(tmp_path):
     watched = {"diagnosis": {"mode": "on", "period": 8}, "logger": "tensorboard"}
     prepared, whole = a_run(tmp_path / "whole", **watched)
     go(prepared, whole)
@@ -443,7 +445,7 @@ def offline_values(folder):
     return told
 
 
-def test_offline_files_of_wandb_hold_all_values_once(tmp_path, monkeypatch):
+def test_offline_wandb_files_have_all_values_once(tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason="an extra: pip install 'parallax-drl[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
     watched = {"diagnosis": {"mode": "on", "period": 8}}
@@ -463,7 +465,7 @@ def test_offline_files_of_wandb_hold_all_values_once(tmp_path, monkeypatch):
     assert len(one) > len(names)
 
 
-def test_findings_of_before_are_kept_and_said_once(tmp_path, capsys):
+def test_findings_before_a_resume_are_stored_and_printed_once(tmp_path, capsys):
     asked = {"mode": "on", "period": 8, "thresholds": {"no-discount": 0.5}}
     prepared, folder = a_run(tmp_path, diagnosis=asked)
     go(prepared, folder, accident=fail, at=61)

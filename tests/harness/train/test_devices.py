@@ -24,7 +24,7 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize("framework", OFFERING)
-def test_gpu_is_refused_where_there_is_none_and_taken_where_there_is(framework, machine):
+def test_gpu_is_accepted_only_if_present(framework, machine):
     spec = support.spec(framework, "td3", device="cuda")
     adapter = load_adapter(framework)
     machine(0)
@@ -49,7 +49,7 @@ def test_the_framework_gets_the_device(machine):
         assert prepare_run(spec, load_adapter(framework)).native.settings[name] == value
 
 
-def test_framework_that_offers_none_says_so():
+def test_framework_without_devices_is_named():
     with pytest.raises(SpecError, match=r"device=mps .*torchrl.* Use one of them"):
         prepare_run(support.spec("torchrl", "td3", device="mps"), load_adapter("torchrl"))
 
@@ -61,7 +61,7 @@ def test_device_is_part_of_the_path_unless_it_is_the_cpu():
         support.spec(device="CUDA 0")
 
 
-def test_records_of_before_are_of_the_cpu():
+def test_records_without_a_device_mean_cpu():
     told = spec_to_dict(support.spec())
     assert told.pop("device") == "cpu"
     assert spec_from_dict(told).device == "cpu"

@@ -33,7 +33,7 @@ def test_findings_of_attempts_are_added_and_keep_their_first_step():
     assert json.dumps([earlier, now]) == before
 
 
-def test_findings_of_repeated_steps_count_once_from_where_they_were_first():
+def test_findings_of_repeated_steps_count_once():
     found = [make_finding("a", 30, 40, 2), make_finding("b", 5, 6, 1), make_finding("d", 1, 1, 1)]
     undone = [make_finding("a", 10, 90, 7), make_finding("c", 3, 3, 1), make_finding("b", 9, 9, 9)]
     assert diagnosis.merge_undone_findings(found, undone) == [
@@ -109,7 +109,7 @@ def test_a_report_has_the_findings_of_earlier_attempts():
     assert made.state() == saved[0]
 
 
-def test_a_report_goes_on_from_that_of_a_checkpoint():
+def test_report_resumes_from_that_of_a_checkpoint():
     made = make_diagnosis(make_finding("a", 10, 20, 9), make_finding("b", 1, 1, 1))
     made.load_state(
         {
@@ -140,7 +140,7 @@ def test_a_report_goes_on_from_that_of_a_checkpoint():
         *({"signals": {"loss": {"count": 1}}}, {"signals": {"loss": {"count": 1, "curve": [5]}}}),
     ],
 )
-def test_a_report_of_a_checkpoint_that_is_none_is_refused_before_the_training(change):
+def test_invalid_checkpoint_report_is_refused_before_training(change):
     made = make_diagnosis()
     report = {"findings": [], "looks": 1, "signals": {}}
     made.load_state(report)
@@ -190,7 +190,7 @@ def start(monkeypatch, tmp_path, begins, **settings):
     return made, engine, options, removed, parts
 
 
-def test_a_diagnosis_that_resumes_says_where_and_keeps_what_was_found(monkeypatch, tmp_path):
+def test_resumed_diagnosis_states_its_step_and_keeps_findings(monkeypatch, tmp_path):
     limits = {"thresholds": {"dormant-units": 0.25}, "period": 7, "periods": {"dormant-units": 3}}
     made, engine, options, removed, parts = start(
         monkeypatch, tmp_path, 300, mode="strict", **limits
@@ -219,7 +219,7 @@ def test_no_diagnosis_leaves_no_report_of_a_run_that_begins(
     assert made is None and options == {} and len(removed) == removals
 
 
-def test_what_is_known_of_a_training_comes_from_its_run():
+def test_training_facts_come_from_the_prepared_run():
     spec = support.spec(algorithm="dqn", n_envs=4, steps=20_000, eval_every=20_000)
     prepared = prepare_run(spec, load_adapter("sb3"))
     facts = diagnosis.collect_facts(prepared)
@@ -249,7 +249,7 @@ def test_what_is_known_of_a_training_comes_from_its_run():
     ("algorithm", "has_targets", "interval", "starts"),
     [("ppo", False, None, 0), ("td3", True, 1, 100)],
 )
-def test_algorithms_without_a_value_have_none(algorithm, has_targets, interval, starts):
+def test_facts_of_an_algorithm_have_only_its_fields(algorithm, has_targets, interval, starts):
     spec = support.spec(algorithm=algorithm, wrappers="normalized")
     facts = diagnosis.collect_facts(prepare_run(spec, load_adapter("sb3")))
     assert (facts.has_targets, facts.target_interval) == (has_targets, interval)

@@ -17,7 +17,7 @@ OFF_POLICY = {"learning_starts": 64, "batch_size": 32}
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
-def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
+def test_ppo_steps_count_all_environments(framework, tmp_path):
     spec = support.spec(
         framework, hyperparameters=PPO, n_envs=4, steps=256, eval_every=100, wrappers="normalized"
     )
@@ -30,7 +30,7 @@ def test_ppo_counts_transitions_of_all_copies(framework, tmp_path):
 
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "tianshou", "torchrl"))
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
-def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_path):
+def test_off_policy_steps_count_all_environments(framework, algorithm, tmp_path):
     spec = support.spec(
         framework,
         algorithm,
@@ -48,27 +48,27 @@ def test_off_policy_counts_transitions_of_all_copies(framework, algorithm, tmp_p
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
-def test_scripts_with_one_environment_refuse_more(algorithm):
+def test_single_environment_scripts_refuse_n_envs(algorithm):
     spec = support.spec("cleanrl", algorithm, n_envs=2)
     with pytest.raises(SpecError, match=r"n_envs=2: cleanrl's scripts with a replay buffer"):
         prepare_run(spec, load_adapter("cleanrl"))
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*WITH_COPIES))
-def test_copies_must_share_a_rollout_evenly(framework):
+def test_n_envs_must_divide_a_rollout(framework):
     spec = support.spec(framework, hyperparameters=PPO, n_envs=3)
     with pytest.raises(SpecError, match=r"rollout_steps=128: .*n_envs=3"):
         prepare_run(spec, load_adapter(framework))
 
 
-def test_default_ratio_of_stable_baselines3_is_one_round_a_vector_step():
+def test_stable_baselines3_defaults_to_one_update_cycle_per_vector_step():
     for n_envs in (1, 4):
         prepared = prepare_run(support.spec("sb3", "td3", n_envs=n_envs), load_adapter("sb3"))
         assert prepared.hyperparameters.train_freq == n_envs
         assert prepared.native.settings["train_freq"] == 1
 
 
-def test_copies_learn_one_set_of_statistics():
+def test_parallel_environments_share_statistics():
     first, second = (
         make_training_env(
             "InvertedPendulum-v4",
@@ -97,7 +97,7 @@ def normalizers(env):
 
 # Of what compiles for seconds the conformance suite asks the same.
 @pytest.mark.parametrize("framework", support.frameworks(*(n for n in support.NAMES if n != "sbx")))
-def test_normalised_training_is_another_run_with_raw_evaluation(framework, tmp_path):
+def test_normalized_training_is_another_run_with_raw_evaluation(framework, tmp_path):
     runs = {}
     for wrappers in ("none", "normalized"):
         spec = support.spec(

@@ -45,7 +45,7 @@ def stable_baselines3(model, env_id, episodes, copies):
 
 
 @pytest.mark.parametrize("env_id", ["InvertedPendulum-v4", "Hopper-v4", "Humanoid-v4"])
-def test_returns_are_those_of_stable_baselines3(env_id):
+def test_returns_equal_those_of_stable_baselines3(env_id):
     model, n = ppo(env_id), 8
     evaluation = evaluate_greedy_policy(
         greedy(model), make_batched_env(env_id, n), range(FIRST_SEED, FIRST_SEED + n)
@@ -102,7 +102,7 @@ def test_same_seeds_give_the_same_returns():
 
 
 @pytest.mark.parametrize("env_id", ["Hopper-v4", "Humanoid-v4"])
-def test_no_global_random_state_is_touched(env_id):
+def test_global_random_state_is_unchanged(env_id):
     def states():
         _, keys, *rest = np.random.get_state()
         return keys.tolist(), rest, random.getstate(), torch.get_rng_state().tolist()
@@ -139,7 +139,7 @@ def test_policies_without_training_are_measured_where_none_are_published(kwargs)
     assert evaluator.measure_references() == found
 
 
-def test_doing_nothing_is_the_best_constant_action_of_discrete_ones():
+def test_do_nothing_reference_is_the_best_constant_discrete_action():
     spec = support.spec(
         "sb3", env="CartPole-v1", env_wrappers=("gymnasium.wrappers:FlattenObservation",)
     )
@@ -156,7 +156,7 @@ def test_a_policy_without_an_end_is_no_reference(limit, is_finite):
     assert found.is_finite == is_finite
 
 
-def test_policies_see_zeros_in_place_of_what_is_not_finite():
+def test_non_finite_observations_become_zeros():
     observations = np.array([[1, 2], [np.nan, 3], [4, np.inf]])
     shown, sound = _prepare_observations(observations)
     assert shown.tolist() == [[1, 2], [0, 0], [0, 0]] and sound.tolist() == [True, False, False]

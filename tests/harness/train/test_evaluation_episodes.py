@@ -101,7 +101,7 @@ def test_number_that_is_not_finite_ends_the_episode_with_nan(countdown, bad, ste
     assert not evaluation.is_finite
 
 
-def test_observations_that_never_are_finite_end_at_once(countdown):
+def test_permanently_non_finite_observations_end_immediately(countdown):
     evaluation = evaluate_greedy_policy(constant(1.0), countdown(2), [3, np.inf])
     assert evaluation.lengths.tolist() == [3, 0]
     assert np.isnan(evaluation.returns).tolist() == [False, True]
@@ -152,7 +152,7 @@ class Rememberer:
         return Player()
 
 
-def test_policies_that_remember_begin_each_evaluation_with_nothing_remembered():
+def test_recurrent_policies_start_each_evaluation_with_a_fresh_state():
     policy, env = Rememberer(), make_batched_env("MemoryChain-4-v0", 6)
     for first in (0, 6):
         evaluation = evaluate_greedy_policy(policy, env, range(first, first + 6))
@@ -218,7 +218,7 @@ def test_policies_are_evaluated_on_schedule_from_their_own_states(
         other.load_state(state | {"seconds": "5"})
 
 
-def test_an_evaluation_without_a_policy_or_with_a_number_that_is_not_finite_ends_the_run(evaluator):
+def test_missing_policy_or_non_finite_return_ends_the_run(evaluator):
     _, events = evaluator()
     with pytest.raises(TrainingError, match=r"^the adapter has attached no policy$"):
         events.tell(TrainingEnd())

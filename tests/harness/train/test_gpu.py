@@ -55,7 +55,7 @@ def test_generators_of_a_gpu_are_saved_and_restored(monkeypatch):
     assert checkpointing.read_rng_state()["cuda"] is None
 
 
-def test_tensors_and_generators_are_made_again_on_their_device():
+def test_tensors_and_generators_are_restored_on_their_device():
     class Parts(types.SimpleNamespace):
         pass
 
@@ -141,7 +141,7 @@ def test_noise_of_skrl_is_on_the_device_of_the_run(monkeypatch):
     assert CLASSES_BY_NAME["GaussianNoise"](mean=0.0, std=1.0).device.type == "meta"
 
 
-def test_a_gpu_is_compared_where_there_is_one(capsys):
+def test_available_gpu_is_compared_on_resume(capsys):
     assert split_device("cuda") == ("cuda", "none")
     assert split_device("cuda+compile") == ("cuda", "compile")
     assert split_device("compile") == ("cpu", "compile")
@@ -153,7 +153,7 @@ def test_a_gpu_is_compared_where_there_is_one(capsys):
         assert "PyTorch finds no cuda device" in capsys.readouterr().err
 
 
-def test_the_page_is_that_of_the_data():
+def test_gpu_page_is_up_to_date():
     stored = dict(gpu.json.loads((support.ROOT / "docs/gpu.json").read_text()))
     page = (support.ROOT / "docs/reference/gpu.md").read_text()
     assert page == gpu.render_page(stored)

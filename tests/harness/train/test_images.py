@@ -44,7 +44,7 @@ def spec(framework, hyperparameters=None, **changes):
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
-def test_run_is_complete_and_its_policy_plays_again(framework, tmp_path):
+def test_image_run_completes_and_its_policy_is_replayed(framework, tmp_path):
     folder, content = support.run(spec(framework), tmp_path)
     assert content["status"] == "completed", content["failure"]
     assert content["hyperparameters"]["conv_filters"] == [16]
@@ -82,7 +82,7 @@ def test_exported_policy_of_sb3_loads_without_this_project(tmp_path):
 
 
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS, quick=[]))
-def test_game_of_atari_is_trained_on_and_its_policy_plays_again(framework, tmp_path):
+def test_atari_game_is_trained_and_its_policy_replayed(framework, tmp_path):
     pytest.importorskip("ale_py")
     short = {"max_episode_steps": 400}  # frames; a whole game has some 4,000
     folder, content = support.run(
@@ -97,7 +97,7 @@ def test_game_of_atari_is_trained_on_and_its_policy_plays_again(framework, tmp_p
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", support.frameworks(*FRAMEWORKS))
-def test_run_on_a_game_of_atari_that_is_killed_ends_as_one_that_is_not(framework, tmp_path):
+def test_killed_atari_run_ends_as_an_uninterrupted_one(framework, tmp_path):
     pytest.importorskip("ale_py")
     check_killed_run(framework, "dqn", tmp_path / "run", env=ATARI, eval_every=192, eval_episodes=1)
 
@@ -136,7 +136,7 @@ def test_convolutions_are_part_of_the_runs_identity():
     assert "conv_filters" not in plain.variant and "conv_filters=[8]" in other.variant
 
 
-def test_what_cannot_be_is_refused_by_name():
+def test_invalid_image_settings_are_refused_by_name():
     refusals = [
         (spec("cleanrl"), "framework=cleanrl has no script"),
         (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
@@ -152,7 +152,7 @@ def test_what_cannot_be_is_refused_by_name():
         load_recipe("sac", "sb3").resolve_for_task(load_task(ENV))
 
 
-def test_dueling_heads_stand_on_convolutions():
+def test_dueling_heads_follow_convolutions():
     pytest.importorskip("tianshou")
     from parallax.adapters.tianshou.algorithms import build_algorithm
 

@@ -58,7 +58,7 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
-def test_what_cannot_fit_is_refused_with_the_largest_value_and_an_override(what, monkeypatch):
+def test_excessive_values_are_refused_with_the_maximum_and_an_override(what, monkeypatch):
     spec, message = TOO_LARGE[what]
     with pytest.raises(SpecError, match=message) as error:
         check_limits(spec, TASK, SMALL)
@@ -67,7 +67,7 @@ def test_what_cannot_fit_is_refused_with_the_largest_value_and_an_override(what,
     check_limits(spec, TASK, SMALL)
 
 
-def test_what_fits_is_not_refused():
+def test_values_within_the_limits_are_accepted():
     largest = support.spec(threads=64, n_envs=600, eval_episodes=10_000)
     for spec in (support.spec(), largest, off_policy(buffer_size=10**8)):
         check_limits(spec, TASK, SMALL)
@@ -96,7 +96,7 @@ def test_a_node_that_is_not_known_yet_may_be_large():
         check_limits(support.spec(threads=5000), TASK, ANY)
 
 
-def test_bounds_are_asked_before_anything_is_made(monkeypatch):
+def test_bounds_are_checked_before_anything_is_created(monkeypatch):
     monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: SMALL))
     with pytest.raises(SpecError, match="n_envs=1000000 is too large"):
         prepare_run(support.spec(n_envs=10**6, steps=10**7), load_adapter("sb3"))
@@ -104,7 +104,7 @@ def test_bounds_are_asked_before_anything_is_made(monkeypatch):
         check_episodes(10**6)
 
 
-def test_this_machine_has_something(monkeypatch):
+def test_limits_of_this_machine_are_positive(monkeypatch):
     here = Machine.here()
     assert here.cores >= 1 and here.memory > 2**28
     monkeypatch.setattr(limits.os, "cpu_count", lambda: None)
@@ -323,7 +323,7 @@ def test_a_run_updates_its_policy(updates, policy_updates, values, words):
         ),
     ],
 )
-def test_what_is_normalized_is_used_by_nothing_else(wrappers, sees_rewards, brightest, words):
+def test_normalization_is_refused_where_values_are_needed(wrappers, sees_rewards, brightest, words):
     task = dataclasses.replace(FLAT, brightest=brightest)
     hyperparameters = types.SimpleNamespace(sees_rewards=sees_rewards)
     raises(words, limits.check_wrappers, make_spec(wrappers=wrappers), hyperparameters, task)

@@ -80,7 +80,7 @@ def test_a_file_of_tensorboard_begins_with_its_version_and_has_all_values(sink):
     assert file.is_closed
 
 
-def test_a_resumed_file_is_cut_where_the_checkpoint_was_and_begins_once(tmp_path, sink):
+def test_resumed_log_file_is_truncated_at_the_checkpoint(tmp_path, sink):
     made, file = sink
     made.write(7, {"loss": 2.0})
     state = made.state()
@@ -93,7 +93,7 @@ def test_a_resumed_file_is_cut_where_the_checkpoint_was_and_begins_once(tmp_path
 
 
 @pytest.mark.parametrize("state", [None, 0])
-def test_a_file_without_a_state_begins_anew_with_its_version(tmp_path, state):
+def test_log_file_without_a_state_is_recreated_with_its_version(tmp_path, state):
     pytest.importorskip("tensorboard")
     folder = make_folder(tmp_path)
     made = loggers._TensorBoardSink(folder, resumes=True)
@@ -170,7 +170,7 @@ def test_a_logger_is_closed_once_and_silent_after_that():
     assert other.closed == [False]
 
 
-def test_a_logger_that_fails_is_said_once_and_written_to_no_more():
+def test_failed_logger_is_reported_once_and_disabled():
     sink = Sink(ValueError("no space"))
     logger, _, said = make_logger(sink)
     logger.signals(1, "entropy", 0.25)
@@ -181,7 +181,7 @@ def test_a_logger_that_fails_is_said_once_and_written_to_no_more():
 
 
 @pytest.mark.parametrize("error", [LockLostError, FolderDeletedError])
-def test_a_lost_lock_ends_the_training_also_in_a_logger(monkeypatch, tmp_path, error):
+def test_lost_lock_in_a_logger_ends_the_training(monkeypatch, tmp_path, error):
     lost = error("lost")
     with pytest.raises(error):
         make_logger(Sink(lost))[0].signals(1, "entropy", 0.25)
@@ -216,7 +216,7 @@ def test_the_configured_logger_is_started_and_saved_in_checkpoints(monkeypatch, 
     assert made == [("tensorboard", True), ("wandb", True)]
 
 
-def test_a_logger_that_cannot_begin_is_said_and_the_training_goes_on(monkeypatch, tmp_path):
+def test_failed_logger_start_is_reported_and_training_continues(monkeypatch, tmp_path):
     def fail(folder, resumes):
         raise OSError("no space")
 

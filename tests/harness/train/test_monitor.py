@@ -216,7 +216,7 @@ USUAL = ["clock", "evaluations", "records", "environments", "generators"]
 
 
 @pytest.mark.parametrize("best", [True, False])
-def test_a_state_has_all_parts_in_the_order_in_which_they_are_restored(best):
+def test_state_has_all_parts_in_restore_order(best):
     manager = Manager()
     monitor = make_monitor(manager, save_policy="best" if best else "last")
     loaded = []
@@ -250,7 +250,7 @@ def test_a_state_has_all_parts_in_the_order_in_which_they_are_restored(best):
         ("mps", True, "the random generators of device=mps are not saved"),
     ],
 )
-def test_a_state_that_is_not_whole_says_why(device, has_state, lacking):
+def test_incomplete_state_names_the_reason(device, has_state, lacking):
     manager = Manager()
     monitor = make_monitor(manager)
     spec = monitor._spec

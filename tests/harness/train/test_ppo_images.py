@@ -61,7 +61,7 @@ def count_shapes(weights):
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("framework", all_frameworks())
-def test_run_has_the_shared_network_and_its_policy_plays_again(framework, tmp_path):
+def test_run_has_a_shared_network_and_its_policy_is_replayed(framework, tmp_path):
     watched = {"diagnosis": {"mode": "on", "period": 32}}
     folder, content = support.run(spec(framework, **watched), tmp_path)
     assert content["status"] == "completed", content["failure"]
@@ -87,7 +87,7 @@ def test_run_has_the_shared_network_and_its_policy_plays_again(framework, tmp_pa
 
 
 @pytest.mark.parametrize("framework", [f for f in all_frameworks() if f.values[0] != "skrl"])
-def test_parallel_environments_make_another_run_of_as_many_steps(framework, tmp_path):
+def test_parallel_environments_give_another_run_of_equal_length(framework, tmp_path):
     _, one = support.run(spec(framework), tmp_path / "one")
     _, four = support.run(spec(framework, n_envs=4), tmp_path / "four")
     assert one["status"] == four["status"] == "completed", four["failure"]
@@ -105,7 +105,7 @@ def atari_weights(framework, tmp_path, **changes):
     return content, read_weights(folder)
 
 
-def test_upstreams_own_network_of_cleanrl_plays_atari_without_a_patch(tmp_path):
+def test_cleanrls_own_network_trains_on_atari_without_a_patch(tmp_path):
     content, weights = atari_weights("cleanrl", tmp_path)
     kinds = {row["field"]: row["kind"] for row in content["alignment"]}
     assert kinds["conv_filters"] == kinds["hidden_sizes"] == "constant"
@@ -141,7 +141,7 @@ def test_layers_of_cleanrl_are_patched_together():
         assert len(networks & set(patched(frames[1], **changes).patched_fields)) == count
 
 
-def test_what_cannot_be_is_refused_by_name():
+def test_invalid_ppo_image_settings_are_refused_by_name():
     refusals = [
         (
             spec("cleanrl", patches=False),

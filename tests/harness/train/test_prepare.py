@@ -42,7 +42,7 @@ def test_the_translation_knows_the_run_and_whether_meanings_are_converted(alignm
 
 
 @pytest.mark.parametrize(("python", "asked"), [(None, ["sb3", "none"]), ("/p", ["/p of sb3"])])
-def test_what_must_be_installed_is_looked_for_in_the_runs_interpreter(monkeypatch, python, asked):
+def test_requirements_are_checked_in_the_interpreter_of_the_run(monkeypatch, python, asked):
     found = []
     monkeypatch.setattr(prepare, "check_logger_installed", found.append)
     monkeypatch.setattr(
@@ -54,7 +54,7 @@ def test_what_must_be_installed_is_looked_for_in_the_runs_interpreter(monkeypatc
     assert found == asked
 
 
-def test_a_task_that_does_not_exist_is_an_error_of_the_command_line(monkeypatch):
+def test_unknown_task_is_a_command_line_error(monkeypatch):
     def fail(env, **options):
         raise TaskError(f"{env} is no task with {options}")
 
@@ -91,7 +91,7 @@ def make_segment(module):
 
 
 @pytest.mark.parametrize(("choices", "kind"), [(0, "discrete"), (2, "continuous")])
-def test_changes_of_code_that_does_not_run_are_refused_with_a_task_for_them(choices, kind):
+def test_interventions_on_unused_code_are_refused_with_a_suitable_task(choices, kind):
     adapter = types.SimpleNamespace(
         name="sb3", runs_module=lambda algorithm, module, context: module in ("a", "c")
     )
@@ -182,7 +182,7 @@ def test_common_accepts_only_values_that_every_framework_exposes(monkeypatch):
         assert prepare._is_accepted(exact, SB3) is True
 
 
-def test_another_alignment_than_defaults_has_the_usual_recipe_and_what_was_set(monkeypatch):
+def test_alignment_except_defaults_has_the_recipe_and_set_values(monkeypatch):
     spec = support.spec(alignment="defaults", steps=6000)
     values = dataclasses.replace(spec.hyperparameters, learning_rate=0.5)
     spec = dataclasses.replace(spec, hyperparameters=values, overridden=("learning_rate",))
@@ -211,7 +211,7 @@ def test_a_framework_without_a_recipe_has_no_defaults(monkeypatch):
     )
 
 
-def test_a_recipe_of_a_framework_is_meant_as_that_one_means_it(monkeypatch):
+def test_recipe_of_a_framework_resolves_to_its_library_defaults(monkeypatch):
     requested = support.spec().hyperparameters
     own = dataclasses.replace(requested, learning_rate=0.25, gamma=0.5)
     owner = types.SimpleNamespace(
@@ -264,7 +264,7 @@ PARTIAL += "same number."
         ),
     ],
 )
-def test_runs_that_hardly_do_what_was_meant_are_named_once(monkeypatch, runs, said):
+def test_suspicious_run_settings_are_named_once(monkeypatch, runs, said):
     monkeypatch.setattr(prepare, "describe_lost_values", lambda runs: ["lost"])
     assert prepare.describe_doubtful_runs(runs) == ["lost", *said]
 

@@ -34,7 +34,7 @@ def small(**changes):
     return support.spec(hyperparameters=PPO, **{"steps": 256, "eval_every": 100} | changes)
 
 
-def test_folder_holds_the_documented_files(tmp_path):
+def test_run_folder_has_the_documented_files(tmp_path):
     folder, run = support.run(small(), tmp_path)
     assert sorted(file.name for file in folder.iterdir()) == [
         "evaluations.npz",
@@ -64,7 +64,7 @@ def test_evaluations_have_the_layout_of_stable_baselines3(tmp_path):
         assert np.isfinite(file["results"]).all()
 
 
-def test_trace_has_the_tasks_own_episodes_and_upstreams_losses(tmp_path):
+def test_trace_has_unwrapped_episodes_and_upstream_losses(tmp_path):
     folder, _ = support.run(small(wrappers="normalized"), tmp_path)
     trace = pd.read_parquet(folder / "trace.parquet")
     assert list(trace.columns) == ["step", "metric", "value"]
@@ -98,7 +98,7 @@ def test_evaluating_the_untrained_policy_changes_nothing_else(tmp_path):
     assert has_same_returns(found, get_recorded_returns(policy))
 
 
-def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
+def test_watching_a_run_does_not_change_it(tmp_path, monkeypatch):
     seen = []
 
     class Watched(TrainingMonitor):
@@ -115,7 +115,7 @@ def test_who_watches_a_run_from_inside_changes_nothing(tmp_path, monkeypatch):
     assert watched["weights_sha256"] == alone["weights_sha256"]
 
 
-def test_the_policy_of_the_best_evaluation_can_be_kept(tmp_path):
+def test_best_policy_is_saved_on_request(tmp_path):
     changes = {"steps": 512, "eval_every": 128}
     _, last = support.run(small(**changes), tmp_path)
     folder, best = support.run(small(**changes, save_policy="best"), tmp_path)
@@ -133,7 +133,7 @@ def test_the_policy_of_the_best_evaluation_can_be_kept(tmp_path):
     )
 
 
-def test_what_is_best_goes_through_a_checkpoint():
+def test_best_policy_is_restored_from_a_checkpoint():
     events, learned = TrainingEvents(), [StoredPolicy({"w": np.array(float(n))}) for n in range(4)]
     one = BestPolicy(events, lambda: learned[one.state()["count"]])
     for mean in (1.0, 3.0):

@@ -39,7 +39,7 @@ def test_runs_without_an_update_are_refused(framework, algorithm, changes, messa
     assert message in str(error.value)
 
 
-def test_a_late_first_update_is_refused_by_the_framework_own_count():
+def test_late_first_update_is_refused_by_the_count_of_the_framework():
     # CleanRL's counter is one behind, and its update comes when it exceeds learning_starts.
     with pytest.raises(SpecError, match=r"framework=cleanrl would never update its networks"):
         prepare_run(
@@ -83,7 +83,7 @@ def test_steps_that_end_within_a_rollout_are_a_warning(frameworks, rollout, alig
     assert all("With steps=900 or steps=1200, all learn" in text for text in found)
 
 
-def test_evaluations_are_a_tenth_of_the_steps_apart_unless_said():
+def test_evaluation_interval_defaults_to_a_tenth_of_the_steps():
     spec = spec_of("sb3", "ppo", {"rollout_steps": 500})
     assert spec.eval_every == 100
     recipe = read_recipe("ppo", "sb3")

@@ -50,7 +50,7 @@ def test_notes_are_recorded_and_in_the_log(attempt, capsys):
     assert capsys.readouterr().err == "Checkpoint 3 is damaged.\n"
 
 
-def test_a_run_that_fails_before_its_training_has_spent_little(attempt):
+def test_failure_before_training_records_times_and_no_steps(attempt):
     attempt._begun = time.monotonic() - 5
     attempt._cpu_begun = time.process_time() - 2
     folder = Folder()
@@ -89,7 +89,7 @@ def test_times_and_steps_of_all_attempts_are_recorded(resumed):
         }
 
 
-def test_a_run_that_starts_forgets_how_it_ended_before(monkeypatch):
+def test_starting_run_clears_its_previous_outcome(monkeypatch):
     owner = LockOwner("", pid=7, host="here", job="")
     monkeypatch.setattr(run.LockOwner, "here", lambda token: owner)
     folder = Folder()
@@ -123,7 +123,7 @@ def test_the_source_of_a_run_is_its_script_or_the_frameworks_files():
 
 
 @pytest.mark.parametrize("unfit", [0, 1, 2])
-def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
+def test_run_resumes_from_the_newest_valid_checkpoint_or_restarts(
     attempt, monkeypatch, capsys, unfit
 ):
     starts = [LoadedCheckpoint(2, {}, {}, True), LoadedCheckpoint(1, {}, {}, True), None]
@@ -157,7 +157,7 @@ def test_a_run_goes_on_from_the_best_checkpoint_that_fits_or_begins_anew(
     ]
 
 
-def test_a_run_without_checkpoints_looks_for_none(attempt, monkeypatch):
+def test_run_without_checkpoints_searches_none(attempt, monkeypatch):
     spec = types.SimpleNamespace(checkpoint_every=0)
     attempt._prepared = types.SimpleNamespace(spec=spec)
     monkeypatch.setattr(attempt, "_train", lambda start, every, stop: (start, every))
@@ -262,7 +262,7 @@ class WandbRun:
 
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_values_after_a_checkpoint_are_left_out_only_of_a_run_that_repeats_them(
+def test_wandb_values_after_a_checkpoint_are_dropped_only_when_repeated(
     monkeypatch, tmp_path, ended, has_checkpoint
 ):
     logged = WandbRun()
@@ -283,7 +283,7 @@ def test_values_after_a_checkpoint_are_left_out_only_of_a_run_that_repeats_them(
     ("error", "failure"),
     [(None, None), (OSError(28, "No space"), "No space"), (ValueError("no number"), "no number")],
 )
-def test_a_trace_that_cannot_be_written_fails_the_run_and_frees_the_reserve(error, failure):
+def test_failed_trace_write_fails_the_run_and_frees_reserved_space(error, failure):
     freed = []
 
     def finish():
@@ -302,7 +302,7 @@ def test_a_trace_that_cannot_be_written_fails_the_run_and_frees_the_reserve(erro
 
 
 @pytest.mark.parametrize(("status", "given"), [("completed", ""), ("failed", "it broke")])
-def test_what_is_beside_the_record_is_closed_with_the_runs_failure(status, given):
+def test_logs_are_closed_with_the_failure_of_the_run(status, given):
     closed = []
     outcome = {"status": status, "failure": "it broke"}
     assert run._close(types.SimpleNamespace(close=closed.append), outcome) == {}
@@ -357,7 +357,7 @@ def test_a_report_that_cannot_be_written_stops_no_training():
 
 
 @pytest.mark.parametrize("troubles", [[], ["mine:CHECK cannot be imported"]])
-def test_names_of_checks_that_could_not_be_loaded_are_passed_over(monkeypatch, tmp_path, troubles):
+def test_unloadable_checks_are_skipped(monkeypatch, tmp_path, troubles):
     checks = load_all_checks(())[0][:3]
     settings = {"mode": "on", "only": [checks[0].id, "own-check"], "skip": ["other-check"]}
     prepared = prepare_run(support.spec(), load_adapter("sb3"))

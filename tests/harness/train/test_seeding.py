@@ -4,7 +4,7 @@ from parallax.envs.batched_env import make_batched_env
 from parallax.harness.train.evaluation import compute_episode_seeds
 
 
-def test_each_choice_leads_to_other_initial_states():
+def test_each_seed_argument_changes_the_initial_states():
     base = {"evaluation_seed": 0, "env_id": "Hopper-v4", "seed": 0, "evaluation": 0}
     changes = [{}, {"evaluation_seed": 1}, {"env_id": "Hopper-v5"}, {"seed": 1}, {"evaluation": 1}]
     env, states = make_batched_env("Hopper-v4", 30), []
@@ -22,7 +22,7 @@ def test_episode_seeds_never_change():
     ]
 
 
-def test_fewer_episodes_are_the_first_of_more():
+def test_smaller_evaluations_use_the_first_episodes():
     assert (
         compute_episode_seeds(5, "Ant-v4", 1, 2, 4)
         == compute_episode_seeds(5, "Ant-v4", 1, 2, 30)[:4]

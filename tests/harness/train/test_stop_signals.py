@@ -95,7 +95,7 @@ class Poll:
         ([[], [], [1]], [7, 8, 8], None, 3),
     ],
 )
-def test_a_run_is_stopped_once_its_sweep_is_gone(monkeypatch, answers, parents, parent, polls):
+def test_run_stops_after_its_sweep_has_ended(monkeypatch, answers, parents, parent, polls):
     poll, killed, ids = Poll(answers), [], iter(parents)
     monkeypatch.setattr(stop_signals.select, "poll", lambda: poll)
     monkeypatch.setattr(stop_signals.os, "getppid", lambda: next(ids))
@@ -106,7 +106,7 @@ def test_a_run_is_stopped_once_its_sweep_is_gone(monkeypatch, answers, parents, 
     assert poll.waited == [2000] * polls and killed == [(5, SWEEP_FAILED_SIGNAL)]
 
 
-def test_the_watch_over_the_parent_runs_beside_the_training(monkeypatch):
+def test_parent_watch_runs_in_a_daemon_thread(monkeypatch):
     seen = threading.Event()
 
     def watch(*arguments):  # it must not keep a process alive whose training has ended

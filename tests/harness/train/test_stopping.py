@@ -41,27 +41,27 @@ def listening(monkeypatch):
             signal.signal(number, handler)
 
 
-def test_warnings_that_come_twice_are_one(listening):
+def test_repeated_warnings_are_shown_once(listening):
     # Slurm warns every process of a job, and the job warns its run.
     for _ in range(3):
         os.kill(os.getpid(), signal.SIGUSR2)
     assert listening.is_wanted
 
 
-def test_second_order_to_end_is_obeyed_at_once(listening):
+def test_second_stop_signal_ends_immediately(listening):
     os.kill(os.getpid(), signal.SIGUSR2)
     with pytest.raises(RunInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_training_without_a_safe_point_ends_after_the_time_of_grace(listening, monkeypatch):
+def test_training_without_a_safe_point_ends_after_the_grace_period(listening, monkeypatch):
     monkeypatch.setattr(stop_signals, "compute_grace_seconds", lambda number: 0.01)
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(RunInterrupt, match=get_stop_reason(signal.SIGTERM)):
         time.sleep(5)
 
 
-def test_nothing_is_cut_off_after_the_deadline_is_cancelled(listening, monkeypatch):
+def test_cancelled_deadline_interrupts_nothing(listening, monkeypatch):
     monkeypatch.setattr(stop_signals, "compute_grace_seconds", lambda number: 0.05)
     os.kill(os.getpid(), signal.SIGUSR2)
     listening.cancel_deadline()
@@ -72,7 +72,7 @@ def test_nothing_is_cut_off_after_the_deadline_is_cancelled(listening, monkeypat
     assert {signal.getsignal(number) for number in HEARD} == {signal.SIG_IGN}
 
 
-def test_handlers_and_timer_are_as_before_after_the_training(monkeypatch):
+def test_handlers_and_timer_are_restored_after_training(monkeypatch):
     monkeypatch.delenv("PARALLAX_JOB", raising=False)
     numbers = (*HEARD, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -92,7 +92,7 @@ def test_handlers_and_timer_are_as_before_after_the_training(monkeypatch):
             signal.signal(number, handler)
 
 
-def test_patience_leaves_time_to_write_and_to_come_back(monkeypatch):
+def test_grace_period_leaves_time_to_write_and_requeue(monkeypatch):
     monkeypatch.delenv("PARALLAX_JOB", raising=False)
     assert (
         compute_grace_seconds(signal.SIGTERM)
@@ -125,7 +125,7 @@ def test_limit_shorter_than_the_interval_makes_it_shorter(every, job, seconds):
 
 
 @pytest.mark.parametrize("leap", [-7 * 3600.0, 7 * 3600.0])
-def test_correction_of_the_date_changes_no_reason_and_no_duration(monkeypatch, leap):
+def test_clock_corrections_change_neither_reasons_nor_durations(monkeypatch, leap):
     """The clock of a node may be set by hours while a job is going on."""
     monkeypatch.setenv("PARALLAX_JOB", "7")
     for left, reason in ((100.0, "preemption"), (-1.0, "time limit")):
@@ -148,9 +148,7 @@ def test_correction_of_the_date_changes_no_reason_and_no_duration(monkeypatch, l
         (stop_signals.SWEEP_FAILED_SIGNAL, "sweep", "sweep", "sweep"),
     ],
 )
-def test_a_stop_has_the_reason_of_who_asks_for_it(
-    monkeypatch, number, alone, before_limit, after_limit
-):
+def test_stop_reason_names_the_sender(monkeypatch, number, alone, before_limit, after_limit):
     for name in ("JOB", "RESTART", "LIMIT", "NOTICE"):
         monkeypatch.setenv(f"PARALLAX_{name}", "0")
     found = []
@@ -181,7 +179,7 @@ def handlers():
         signal.signal(number, handler)
 
 
-def test_a_stop_before_the_first_safe_point_is_obeyed_at_once(monkeypatch, handlers):
+def test_stop_before_the_first_safe_point_ends_immediately(monkeypatch, handlers):
     monkeypatch.delenv("PARALLAX_JOB", raising=False)
     stop_on_signals()
     request = StopRequest()

@@ -66,7 +66,7 @@ def test_changes_are_between_neighbours_in_the_order_of_numbers():
     assert [(c.before, c.after) for c in changes] == [("2.1.0", "2.9.0"), ("2.9.0", "2.10.0")]
 
 
-def test_a_release_that_failed_is_skipped_and_told_with_its_reason():
+def test_failed_release_is_skipped_and_reported_with_the_reason():
     stored = history(v2_0_0=1, v2_1_0=None, v2_9_0=1)
     assert list_answer_changes(stored, RELEASES) == []
     assert list_failures(stored, "2.1.0") == ["sac.critic_target: it broke"]
@@ -144,7 +144,7 @@ def test_bisection_finds_the_release_with_few_environments(first_changed):
 
 
 @given(st.integers(1, 11), st.sets(st.integers(1, 11)))
-def test_bisection_leaves_out_what_cannot_be_measured(first_changed, broken):
+def test_bisection_skips_releases_that_cannot_be_measured(first_changed, broken):
     def is_changed(release):
         return None if int(release) in broken else int(release) >= first_changed
 
@@ -155,12 +155,12 @@ def test_bisection_leaves_out_what_cannot_be_measured(first_changed, broken):
     assert found == expected
 
 
-def test_bisection_of_no_change_asks_once():
+def test_bisection_without_a_change_queries_once():
     assert bisect_releases(["1", "2", "3"], lambda release: False) is None
     assert bisect_releases(["1"], lambda release: True) is None
 
 
-def test_environments_are_built_once_and_whole(tmp_path, monkeypatch):
+def test_environments_are_built_once_and_completely(tmp_path, monkeypatch):
     installed = []
 
     def install(requirements, folder):

@@ -46,13 +46,13 @@ def test_a_folder_without_histories_is_refused(tmp_path):
         render_files(tmp_path)
 
 
-def test_rows_number_answers_and_mark_what_is_missing(folder):
+def test_rows_number_answers_and_mark_missing_ones(folder):
     stored = load_history("sb3", folder / "sb3.json")
     (row,) = list_answer_rows(stored, ["2.0.0", "2.1.0", "2.8.0", "2.9.0"])
     assert list(row.answers.values()) == [0, 0, None, 1]
 
 
-def test_labels_are_apart_and_inside():
+def test_labels_do_not_overlap_and_are_inside():
     places = spread_labels([0.0, 0.1, 5.0, 9.9, 10.0], 0.5, 10.0)
     assert (np.diff(places) > 0.5 - 1e-9).all() and places[-1] <= 10.0
     assert places[2] == 5.0

@@ -53,7 +53,7 @@ def find_answer(checklists, answers, name, start, framework):
     return answers[name][number][framework]
 
 
-def test_there_are_as_many_details_as_the_paper_has(checklists):
+def test_number_of_details_is_that_of_the_paper(checklists):
     details = checklists["ppo"].details
     parts = [detail.part for detail in details]
     assert [parts.count(part) for part in dict.fromkeys(parts)] == [13, 9, 9, 5, 1]
@@ -142,7 +142,7 @@ def test_answers_of_other_algorithms_are_those_of_the_sources(
     assert find_answer(checklists, answers, name, start, framework).status == status
 
 
-def test_what_the_users_bring_is_not_answered_by_our_recipe(answers):
+def test_user_provided_parts_are_not_answered_by_the_recipe(answers):
     for name in ("torchrl", "tianshou", "skrl"):
         assert answers["ppo"][2][name].status == LEFT
         assert "our recipe" in answers["ppo"][2][name].evidence
@@ -176,7 +176,7 @@ def test_checks_name_probes_of_their_algorithms(checklists):
             assert set(detail.list_probes()) <= known
 
 
-def test_a_component_with_a_remark_that_it_does_otherwise_is_none(checklists, answers):
+def test_component_with_a_deviating_remark_does_not_count(checklists, answers):
     for name in iterate_some(FAMILIES):
         for detail in iterate_some(checklists[name].details):
             for framework, note in detail.notes.items():
@@ -184,7 +184,7 @@ def test_a_component_with_a_remark_that_it_does_otherwise_is_none(checklists, an
                     assert answers[name][detail.number][framework].status != COMPONENT, note
 
 
-def test_words_that_show_absence_are_not_those_of_one_script(checklists):
+def test_absence_patterns_are_not_specific_to_one_script(checklists):
     # CleanRL's variables, such as mbenvinds, are in no other package, whatever it does.
     folders = [
         checklist._find_package(name) for key, name in IMPORT_NAMES.items() if key != "cleanrl"

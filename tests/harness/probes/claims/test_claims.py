@@ -74,7 +74,7 @@ def test_verdict_follows_the_numbers(check, word):
     assert verdict(check, **answers).word == word
 
 
-def test_a_refutation_tells_what_was_found():
+def test_refutation_states_the_measured_value():
     (finding,) = verdict({"kind": "equals", "value": 0.01}, a=answer(1.0)).findings
     assert finding.measured_text == "1, not 0.01"
 
@@ -142,7 +142,7 @@ def test_an_answer_that_is_like_a_recipes_decides_nothing():
 
 
 @pytest.mark.parametrize("check", [{"text": "x"}, {"file": "x", "probe": "ppo.x", "text": "x"}])
-def test_a_text_needs_a_file_and_no_probe(check, tmp_path):
+def test_text_claims_need_a_file_and_no_probe(check, tmp_path):
     path = tmp_path / "statements.yaml"
     entry = {"place": "p", "says": "so", "checks": [{"who": ["sb3"], **check}]}
     path.write_text(yaml.safe_dump({"s": [entry]}))
@@ -158,14 +158,14 @@ def test_every_statement_names_known_probes_and_implementations():
             assert set(check.who) <= set(text.CLAIM_FRAMEWORKS), statement.says
 
 
-def test_every_box_and_footnote_is_in_the_ledger():
+def test_every_box_and_footnote_is_a_claim():
     places = " ".join(statement.place for statement in statements.load_claims())
     boxes = [f"Box {number}" for number in range(1, 8)]
     for place in [*boxes, "footnote 2", "footnote 3", "footnote 4", "D Table 6 **", "D Table 8 **"]:
         assert place in places
 
 
-def test_the_page_is_the_generated_one(report):
+def test_page_is_up_to_date(report):
     assert (
         text.render_claims_page(report, statements.load_claims())
         == (DOCS / "differences.md").read_text()
@@ -194,7 +194,7 @@ def test_a_changed_answer_changes_the_verdict(report):
     assert verdicts.judge_claim(statement, results).word == "refuted"
 
 
-def test_what_no_statement_tells_of_is_listed(report):
+def test_differences_without_a_statement_are_listed(report):
     found = {
         r.probe for r, _ in verdicts.list_unclaimed_differences(report, statements.load_claims())
     }
@@ -202,7 +202,7 @@ def test_what_no_statement_tells_of_is_listed(report):
     assert "sac.critic_loss_factor" not in found
 
 
-def test_half_of_the_answers_are_no_ledger(tmp_path, capsys):
+def test_incomplete_answers_are_refused(tmp_path, capsys):
     path = str(tmp_path / "ledger.md")
     assert main(["probe", "--frameworks", "cleanrl", "--claims", path]) == 2
     assert "needs answers of sb3, torchrl, too" in capsys.readouterr().err
