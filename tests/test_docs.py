@@ -166,7 +166,7 @@ def test_the_architecture_names_every_package_of_the_harness():
     assert [name for name in iterate_some(folders) if not re.search(rf"[/`]{name}/`", text)] == []
 
 
-def test_numbers_on_pages_are_those_of_the_code():
+def test_numbers_on_pages_equal_those_of_the_code():
     results = json.loads((DOCS / "differences.json").read_text())["results"]
     answers = [one["answers"]["skrl"] for one in results if "skrl" in one["answers"]]
     answered = sum(not (one["unmeasured"] or one["failed"]) for one in answers)
@@ -241,7 +241,7 @@ def test_pages_have_links_and_commands():
     assert sum("parallax " in line for text in texts for line in find_code_blocks(text)) > 50
 
 
-def test_python_blocks_are_python():
+def test_python_blocks_compile():
     for code in iterate_some(
         code
         for page in PAGES

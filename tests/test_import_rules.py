@@ -169,7 +169,7 @@ def find_package(module):
 
 
 @pytest.mark.parametrize("package", RULES)
-def test_package_imports_what_it_may(package):
+def test_packages_import_allowed_packages_only(package):
     for module in iterate_some(
         m for m in MODULES if find_package(m) == package and m not in UNRESTRICTED
     ):
@@ -180,14 +180,14 @@ def test_package_imports_what_it_may(package):
                 assert allowed, f"{module} imports {name}"
 
 
-def test_nobody_but_plugins_imports_commands():
+def test_only_plugins_import_commands():
     for module in iterate_some(set(MODULES) - UNRESTRICTED):
         if not is_in(module, f"{H}.cli") and not is_in(module, "hydra_plugins"):
             for name in list_imports(module):
                 assert not is_in(name, f"{H}.cli"), f"{module} imports {name}"
 
 
-def test_our_modules_are_never_imported_by_bare_names():
+def test_project_modules_are_not_imported_by_bare_names():
     for module in iterate_some(MODULES):
         for name in list_imports(module):
             assert name.partition(".")[0] not in (*FOLDERS, "hp_configs"), f"{module}: {name}"

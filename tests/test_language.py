@@ -165,7 +165,7 @@ def test_tree_is_small():
     assert measures.modules <= MAX_MODULES and measures.lines <= MAX_LINES
 
 
-def test_words_are_the_fields_own():
+def test_sources_use_standard_terms():
     found = find_replaced_words()
     assert not found
 

@@ -36,7 +36,7 @@ def run(*words, cwd):
     return done.stdout
 
 
-def test_training_and_report_work_beside_packages_of_the_same_names(own_project):
+def test_training_and_report_work_with_packages_of_the_same_names(own_project):
     output = run("-m", "parallax", "train", "--multirun", *TINY, cwd=own_project)
     assert "1 run: 1 completed" in output
     run("-m", "parallax", "report", "results", "--jobs", "1", cwd=own_project)

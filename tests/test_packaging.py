@@ -17,7 +17,7 @@ def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_environment_yml_is_in_step_with_pyproject(project):
+def test_environment_yml_matches_pyproject(project):
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     python, pip, from_pip = environment["dependencies"]
     assert (python, pip) == (f"python{project['requires-python']}", "pip")
@@ -50,7 +50,7 @@ def test_two_makefile_targets_are_in_the_readme():
 
 
 @pytest.mark.parametrize("repository", ["", "https://example.org/me/parallax"])
-def test_the_page_of_the_package_has_links_that_lead_somewhere(repository, monkeypatch):
+def test_package_page_links_resolve(repository, monkeypatch):
     monkeypatch.setenv("PARALLAX_REPOSITORY", repository)
     build = support.load_file(ROOT / "hatch_build.py")
     metadata = {}

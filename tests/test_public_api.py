@@ -46,7 +46,7 @@ def test_scores_that_cannot_be_used_are_refused(scores):
         parallax.compute_interval(scores)
 
 
-def test_a_run_is_trained_loaded_and_played(tmp_path):
+def test_run_is_trained_loaded_and_evaluated(tmp_path):
     options = {"steps": 256, "eval_every": 128, "eval_episodes": 2}
     folder = parallax.train(
         *("sb3", "ppo", "CartPole-v1"),

@@ -45,7 +45,7 @@ def parallax(tmp_path_factory):
     return python.with_name("parallax")
 
 
-def test_trains_reports_and_looks_after_runs(parallax, tmp_path):
+def test_installed_wheel_trains_and_reports_and_manages_runs(parallax, tmp_path):
     words = ["--multirun", "framework=sb3,cleanrl", *TINY]
     assert "2 runs: 2 completed" in run(parallax, "train", *words, cwd=tmp_path)
     run(parallax, "report", "results", "--jobs", "2", cwd=tmp_path)
@@ -56,19 +56,19 @@ def test_trains_reports_and_looks_after_runs(parallax, tmp_path):
     assert "Weights:     identical" in run(parallax, "run", "reproduce", folder, cwd=tmp_path)
 
 
-def test_installs_two_top_level_packages_only(parallax, tmp_path):
+def test_wheel_installs_two_top_level_packages_only(parallax, tmp_path):
     (site,) = parallax.parents[1].glob("lib/python*/site-packages")
     names = {path.name for path in site.iterdir() if not path.name.endswith((".dist-info", ".pth"))}
     assert names - {"__pycache__"} == {"parallax", "hydra_plugins"}
     assert not any(path.is_symlink() for path in (site / "parallax").iterdir())
 
 
-def test_probes(parallax, tmp_path):
+def test_installed_wheel_probes(parallax, tmp_path):
     words = ["--frameworks", "sb3", "--probe", "ppo.truncation"]
     assert "sb3" in run(parallax, "probe", *words, cwd=tmp_path)
 
 
-def test_brings_tables_and_templates(parallax, tmp_path):
+def test_wheel_has_tables_and_templates(parallax, tmp_path):
     assert "What Table 6" in run(
         parallax, "alignment", "--paper", "--algorithms", "ppo", cwd=tmp_path
     )

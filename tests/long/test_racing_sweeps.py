@@ -37,7 +37,7 @@ def start_sweep(lab, *arguments):
 
 
 @pytest.mark.long  # tests/harness/sweep tells it of one pair of sweeps
-def test_sweep_leaves_alone_what_another_completed_meanwhile(tmp_path):
+def test_sweep_does_not_change_runs_completed_by_another(tmp_path):
     lab = Lab(tmp_path)
     others = ["ppo-1", "ppo-2", "ppo-3"]
     lab.order("go", *others)
@@ -149,7 +149,7 @@ class Race:
 
 
 @pytest.mark.long
-def test_racing_sweeps_lose_nothing_and_do_nothing_twice(tmp_path, capsys):
+def test_concurrent_sweeps_complete_every_run_once(tmp_path, capsys):
     quiet = Lab(tmp_path / "quiet")
     quiet.order("go")
     started = time.monotonic()

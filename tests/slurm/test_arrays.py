@@ -26,7 +26,7 @@ def runs(**counts):
 
 
 @given(st.integers(0, 50), st.lists(st.integers(1, 30), min_size=1, max_size=8))
-def test_shares_add_up_to_the_limit_and_none_is_without(limit, sizes):
+def test_shares_add_up_to_the_limit_and_are_positive(limit, sizes):
     shares = divide_limit(limit, sizes)
     assert all(1 <= part <= size for part, size in zip(shares, sizes, strict=True))
     if limit:
@@ -60,12 +60,12 @@ def test_actors_have_cores_besides_the_learner():
     assert array.resources.cpus == 5
 
 
-def test_packed_runs_have_their_time_each():
+def test_jobs_of_several_runs_have_the_time_of_each_run():
     wanted = load_settings("default", {"runs_per_job": 3, "time": {"ppo": "0:10:00"}})
     assert plan_arrays(runs(ppo=5), wanted, 10)[0].resources.minutes == 30
 
 
-def test_profile_wins_over_defaults_and_the_command_line_over_both(tmp_path):
+def test_command_line_overrides_the_profile_and_the_profile_defaults(tmp_path):
     profile = tmp_path / "mine.yaml"
     profile.write_text("partition: long\nmem_gb: 8\ntime: {sac: '4-00:00:00'}\nsbatch: {nice: 5}\n")
     loaded = load_settings(str(profile), {"mem_gb": 2.5, "partition": None, "sbatch": {"x": 1}})
@@ -75,7 +75,7 @@ def test_profile_wins_over_defaults_and_the_command_line_over_both(tmp_path):
     assert load_settings("example", {}).account == "my-group"
 
 
-def test_script_holds_what_the_profile_says():
+def test_script_has_the_options_of_the_profile():
     example = load_settings("example", {"runs_per_job": 2})
     (array,) = plan_arrays(runs(ppo=4), example, 10)
     (script,) = render_scripts(Path("/results/mine"), [array], example)
@@ -109,12 +109,12 @@ def test_bad_profile_is_refused_by_name(tmp_path, text, words):
         load_settings(str(profile), {})
 
 
-def test_unknown_profile_names_those_that_exist():
+def test_unknown_profile_error_lists_the_existing_ones():
     with pytest.raises(SpecError, match="Known: default, example"):
         load_settings("nowhere", {})
 
 
-def test_times_are_read_as_slurm_reads_them():
+def test_times_are_parsed_as_by_slurm():
     assert parse_time("1-02:03:04") == ((24 + 2) * 60 + 3) * 60 + 4
     with pytest.raises(SpecError, match="more than nothing"):
         parse_time("00:00:00")

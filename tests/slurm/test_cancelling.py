@@ -62,7 +62,7 @@ def test_nothing_is_cancelled_without_jobs_or_consent(cancelled, capsys):
     assert capsys.readouterr().out == "7 jobs are queued or running.\n" and cancelled.calls == []
 
 
-def test_a_command_that_fails_leaves_the_others_to_be_run(cancelled):
+def test_failed_command_does_not_prevent_the_others(cancelled):
     cancelled.errors[:] = ["not yours", "", "not yours", "late"]
     with pytest.raises(RunsFailedError, match=r"^not yours; late$"):
         resubmit.cancel_jobs(cancelled.root, confirm=lambda question: True)
@@ -79,7 +79,7 @@ def test_a_command_that_fails_leaves_the_others_to_be_run(cancelled):
         (*(0, "", subprocess.TimeoutExpired("scancel", 60)), "scancel did not answer within 60 s"),
     ],
 )
-def test_what_slurm_says_to_a_cancellation_is_in_a_line(monkeypatch, code, text, error, words):
+def test_scancel_errors_are_summarized_in_one_line(monkeypatch, code, text, error, words):
     def run(command, **options):
         assert command == ("scancel", "7", "8") and options["timeout"] == 60
         if error:
@@ -90,7 +90,7 @@ def test_what_slurm_says_to_a_cancellation_is_in_a_line(monkeypatch, code, text,
     assert resubmit._run_scancel(["7", "8"]) == words
 
 
-def test_what_scancel_prints_is_read(monkeypatch, tmp_path):
+def test_scancel_stderr_is_captured(monkeypatch, tmp_path):
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("scancel", "print('said'); print('not yours', file=sys.stderr); sys.exit(1)")
     assert resubmit._run_scancel(["7", "8"]) == "scancel: not yours"
@@ -194,7 +194,7 @@ def test_the_last_submission_or_a_profile_says_how_runs_are_submitted(tmp_path):
         load(tmp_path, [], None, {})
 
 
-def test_the_last_time_limit_of_a_run_is_that_of_its_last_submission(tmp_path):
+def test_time_limit_of_a_run_is_that_of_its_last_submission(tmp_path):
     folder, other = tmp_path / "seed=0", tmp_path / "seed=1"
     times = [("01:00:00", folder), ("02:00:00", folder), ("03:00:00", other)]
     records = [

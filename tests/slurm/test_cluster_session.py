@@ -37,7 +37,7 @@ def open_lab(scratch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_cluster_is_held_open_until_it_is_told_to_stop(open_lab, scratch, number):
+def test_cluster_runs_until_it_receives_a_stop_signal(open_lab, scratch, number):
     folder = scratch / f"held-{number}"
     process = open_lab("--nodes=1", "--cpus=3", "--folder", folder)
     line = process.stdout.readline().strip()
@@ -70,7 +70,7 @@ def test_command_runs_inside_and_its_exit_code_is_returned(open_lab, scratch):
     assert missing.returncode == 127
 
 
-def test_command_is_told_when_the_lab_is(open_lab, scratch):
+def test_stop_signal_of_the_cluster_reaches_the_command(open_lab, scratch):
     folder = scratch / "told"
     process = open_lab("--nodes=1", "--folder", folder, "--", "sh", "-c", "echo up; exec sleep 99")
     assert process.stdout.readline() == "up\n"
@@ -81,7 +81,7 @@ def test_command_is_told_when_the_lab_is(open_lab, scratch):
     assert time.monotonic() - begun < 30 and not any(map(is_running, pids))
 
 
-def test_missing_slurm_is_told_with_the_packages(monkeypatch, capsys, tmp_path):
+def test_missing_slurm_error_names_the_packages(monkeypatch, capsys, tmp_path):
     missing = ({}, ["munged", "slurmctld"])
     monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: missing)
     assert main([]) == 2
@@ -92,7 +92,7 @@ def test_missing_slurm_is_told_with_the_packages(monkeypatch, capsys, tmp_path):
     assert "slurm-wlm munge slurmdbd mariadb-server" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_used_is_told(monkeypatch, capsys, tmp_path):
+def test_unusable_folder_is_refused(monkeypatch, capsys, tmp_path):
     (tmp_path / "slurm.conf").write_text("ClusterName=theirs\n")
     monkeypatch.setattr("tests.slurm_cluster.session.find_programs", lambda accounting: ({}, []))
     assert main(["--folder", str(tmp_path)]) == 2

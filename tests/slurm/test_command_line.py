@@ -31,7 +31,9 @@ from parallax.harness.cli.main import main
         (["slurm", "resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),
     ],
 )
-def test_odd_input_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, arguments, words):
+def test_invalid_input_is_refused_with_one_sentence(
+    tmp_path, capsys, monkeypatch, arguments, words
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = a_run(tmp_path / "results", "interrupted")
     (tmp_path / "latin.yaml").write_bytes(b"setup: [\xe4]")
@@ -53,19 +55,19 @@ def test_odd_input_is_refused_in_a_sentence(tmp_path, capsys, monkeypatch, argum
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "1.5"])
-def test_number_of_runs_to_name_is_a_number(tmp_path, capsys, number):
+def test_number_of_runs_to_list_must_be_a_number(tmp_path, capsys, number):
     assert main(["status", str(tmp_path), f"--list={number}"]) == 2
     assert "must be from 0" in capsys.readouterr().err
 
 
-def test_names_are_shown_as_they_are(tmp_path, capsys):
+def test_control_characters_in_names_are_escaped(tmp_path, capsys):
     a_run(tmp_path, "failed", changed={"env": "[/red]\x1b[2J", "study": "[bold]"})
     assert main(["status", str(tmp_path)]) == 0
     output = capsys.readouterr().out
     assert r"[/red]\x1b[2J" in output and "[bold]: 1 runs" in output and "\x1b" not in output
 
 
-def test_reader_that_has_seen_enough_is_no_error(tmp_path):
+def test_closed_stdout_is_no_error(tmp_path):
     for seed in range(3):
         a_run(tmp_path, seed=seed)
     command = [sys.executable, "-m", "parallax", "status", str(tmp_path), "--json"]

@@ -27,7 +27,7 @@ def test_each_array_is_shown_with_its_first_runs_and_its_last(tmp_path, capsys):
     assert "Dry run: 20 jobs in 2 arrays would be submitted; nothing was." in told
 
 
-def test_all_runs_are_named_where_that_is_wanted_or_no_longer(tmp_path, capsys):
+def test_all_runs_are_listed_on_request_or_if_few(tmp_path, capsys):
     told = dry_run(tmp_path, capsys, range(20), every_run=True)
     assert told.count("/seed=") == 40 and "more runs" not in told
     told = dry_run(tmp_path, capsys, range(5))

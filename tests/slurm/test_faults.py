@@ -32,7 +32,7 @@ BACK = {
 
 
 # One test: the waits are shared, and parallel workers would each play the scene.
-def test_all_that_goes_wrong_is_told_and_put_right(scratch, tmp_path):
+def test_all_failures_are_reported_and_repaired_by_resubmitting(scratch, tmp_path):
     accounting = bool(os.environ.get("PARALLAX_SLURM_ACCOUNTING"))
     with SlurmCluster(scratch / "faults", nodes=6, cpus=2, accounting=accounting) as cluster:
         lab = Lab(tmp_path / "cluster", cluster)

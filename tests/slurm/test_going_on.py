@@ -61,22 +61,22 @@ def comes_back(job, folder):
     return back is not None and back.args == ([str(folder)],)
 
 
-def test_run_that_got_on_comes_back_whatever_the_limits_say(warned, folder):
+def test_run_with_progress_is_requeued_despite_the_limits(warned, folder):
     keep(folder, 301)
     assert comes_back(warned, folder)
 
 
-def test_run_that_kept_the_place_where_it_began_does_not_come_back_for_ever(warned, folder):
+def test_run_without_progress_is_not_requeued(warned, folder):
     keep(folder, 300)
     assert not comes_back(warned, folder)
 
 
-def test_run_that_never_began_does_not_live_on_what_an_earlier_attempt_kept(warned, folder):
+def test_run_that_did_not_start_is_not_requeued_for_an_old_checkpoint(warned, folder):
     change(folder, resumed_from=None)  # of the attempt that kept step 300
     assert not comes_back(warned, folder)
 
 
-def test_run_without_checkpoints_comes_back_as_often_as_the_limits_say(warned, folder):
+def test_run_without_checkpoints_is_requeued_up_to_the_limits(warned, folder):
     with RunLock.acquire(folder) as lease:
         CheckpointStore(lease).remove()
     assert not comes_back(warned, folder)
@@ -84,7 +84,7 @@ def test_run_without_checkpoints_comes_back_as_often_as_the_limits_say(warned, f
     assert comes_back(warned, folder)
 
 
-def test_last_kept_is_the_last_that_is_whole(folder):
+def test_last_checkpoint_is_the_last_complete_one(folder):
     assert find_last_checkpoint(folder) is None
     keep(folder, 5, 9)
     assert (find_last_checkpoint(folder).number, find_last_checkpoint(folder).step) == (2, 9)
@@ -101,7 +101,7 @@ def shown(run):
     return console.export_text()
 
 
-def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
+def test_status_names_the_step_a_waiting_run_will_resume_from(folder):
     change(folder, **STOPPED)
     keep(folder, 1234)
     queued = assess_run(folder, SlurmQueue({folder: SlurmJob("5_1", "PENDING")}, ("squeue",)))
@@ -112,7 +112,7 @@ def test_status_tells_from_where_a_run_that_waits_will_go_on(folder):
     assert left.state == "timeout" and left.reason.endswith("; will resume from step 1,234")
 
 
-def test_only_runs_that_kept_nothing_are_said_to_end_the_same_way(folder, capsys):
+def test_warning_counts_only_runs_without_a_checkpoint(folder, capsys):
     change(folder, **STOPPED)
     study = folder.parents[5]
     record = a_record(study, "a", [[folder]])

@@ -38,7 +38,7 @@ class Process:
         return RunOutcome(self.spec, self.folder, "completed")
 
 
-def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
+def test_run_with_an_invalid_record_fails_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
     monkeypatch.setattr("parallax.slurm.requeueable_job.RunProcess", Process)
     odd = a_run(tmp_path, changed={"alignment": "odd"})
@@ -49,7 +49,7 @@ def test_run_that_cannot_be_understood_fails_alone(tmp_path, monkeypatch):
     assert "alignment" in read_run(odd).reason and read_run(odd).record.status == "failed"
 
 
-def test_node_without_the_allocator_that_is_asked_for_fails_its_runs(tmp_path, monkeypatch):
+def test_node_without_the_requested_allocator_fails_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(Process, "started", [], raising=False)
     monkeypatch.setattr("parallax.slurm.requeueable_job.RunProcess", Process)
     folder = a_run(tmp_path)

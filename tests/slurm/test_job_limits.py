@@ -24,7 +24,7 @@ def make_limits(run=10, job=20, signal=120, timeouts=1, preemptions=1):
 
 
 @pytest.mark.parametrize(("restarts", "comes_back"), [(0, True), (1, True), (2, False)])
-def test_a_preempted_job_comes_back_as_often_as_allowed(restarts, comes_back):
+def test_preempted_job_is_requeued_up_to_the_limit(restarts, comes_back):
     assert can_be_requeued(restarts, make_limits(preemptions=2)) is comes_back
 
 
@@ -114,7 +114,7 @@ class Log(io.StringIO):
 @pytest.mark.parametrize(
     ("is_runnable", "waits", "words"), [(True, 1, "a: interrupted why\n"), (False, 0, "a: done\n")]
 )
-def test_what_a_job_says_is_in_its_log_before_it_is_killed(monkeypatch, is_runnable, waits, words):
+def test_job_output_is_flushed_before_the_job_is_killed(monkeypatch, is_runnable, waits, words):
     log, slept, job = Log(), [], RunJob(make_limits())
     outcome = types.SimpleNamespace(status="interrupted", failure="why")
     process = types.SimpleNamespace(wait=lambda seconds: True, outcome=lambda: outcome)
@@ -218,9 +218,7 @@ def test_a_stopped_run_is_waited_for_until_two_thirds_of_the_notice(monkeypatch,
         ("time limit", 0, True, ["b"]),
     ],
 )
-def test_a_warned_job_comes_back_with_the_runs_that_are_left(
-    monkeypatch, by, restart, exhausted, left
-):
+def test_warned_job_is_requeued_with_its_remaining_runs(monkeypatch, by, restart, exhausted, left):
     job, stopped = RunJob(make_limits()), []
     batch = types.SimpleNamespace(restart=restart)
     fakes = {

@@ -58,7 +58,7 @@ def launched(monkeypatch, tmp_path):
     return types.SimpleNamespace(steps=steps, specs=specs, root=tmp_path)
 
 
-def test_runs_are_tried_here_set_up_and_submitted(launched, capsys):
+def test_runs_are_tried_locally_initialized_and_submitted(launched, capsys):
     options = PreflightOptions(processes=3, seconds=60.0)
     specs, root = launched.specs, launched.root
     assert launch.launch_sweep(specs, root, SETTINGS, preflight=options) == ["record"]
@@ -76,7 +76,7 @@ def test_runs_are_tried_here_set_up_and_submitted(launched, capsys):
     assert said.err == "doubtful\n"
 
 
-def test_a_preflight_on_the_cluster_is_a_job_that_the_arrays_wait_for(launched):
+def test_cluster_preflight_is_a_job_that_arrays_depend_on(launched):
     options = PreflightOptions("cluster")
     specs, root = launched.specs, launched.root
     launch.launch_sweep(specs, root, SETTINGS, preflight=options)
@@ -101,7 +101,7 @@ def test_a_dry_run_and_a_sweep_without_a_preflight_try_nothing(launched):
         launch.launch_sweep([specs[0], specs[0]], root, SETTINGS)
 
 
-def test_a_second_command_is_refused_and_a_failed_one_leaves_no_folder(launched, monkeypatch):
+def test_concurrent_submission_is_refused_and_failed_one_leaves_no_folder(launched, monkeypatch):
     root, settings = launched.root / "results", SETTINGS
 
     def select_while_another_submits(runs, *, dry_run):
@@ -232,7 +232,7 @@ def test_a_single_job_is_queued_with_its_number(monkeypatch, tmp_path, array, er
         submit.submit_job(record, array, SETTINGS, "job")
 
 
-def test_a_record_on_the_disk_has_everything(tmp_path):
+def test_stored_record_is_complete(tmp_path):
     folder = tmp_path / "A-v0" / "seed=0"
     record = arrays.SubmissionRecord(tmp_path, "s-1", 5.0, None, ((folder,),), {"mem_gb": 4})
     record.save()
@@ -297,7 +297,7 @@ def pool(monkeypatch):
     return make
 
 
-def test_processes_are_started_where_they_help_most(pool):
+def test_processes_are_started_where_they_save_most_time(pool):
     trials = [make_trial(f"a{i}", "a", 10.0) for i in range(3)] + [make_trial("b", "b", 25.0)]
     made, _ = pool(9, *trials, make_trial("c", "c", 0.5))
     assert made.is_busy
@@ -314,12 +314,12 @@ def test_processes_are_started_where_they_help_most(pool):
 
 
 @pytest.mark.parametrize(("cost", "number"), [(16.0, 1), (16.1, 2)])
-def test_one_more_process_must_be_worth_its_loading(pool, cost, number):
+def test_further_process_is_started_only_if_it_saves_time(pool, cost, number):
     made, _ = pool(5, make_trial("a", "a", 1.0), make_trial("b", "a", cost))
     assert made.is_busy and len(made.running_trials) == number
 
 
-def test_a_process_tries_what_is_left_until_it_ends_or_takes_too_long(pool):
+def test_process_runs_trials_until_it_ends_or_times_out(pool):
     outcome = preflight._TrialOutcome
     first = make_trial("a", "a", 1.0, None, outcome(None, False), outcome("broke", True), None)
     made, now = pool(1, first, make_trial("b", "a", 1.0), make_trial("c", "a", 1.0, None))
@@ -398,7 +398,7 @@ def worker():
     made.asked.close()
 
 
-def test_a_setting_is_given_as_a_line_and_answered_with_one(worker):
+def test_settings_and_answers_are_exchanged_as_lines(worker):
     trial = make_trial("a", "a", 1.0)
     before = preflight.time.monotonic()
     worker.begin(trial, Path("/a\nb"), 60.0)
@@ -418,7 +418,7 @@ def test_a_setting_is_given_as_a_line_and_answered_with_one(worker):
     worker.begin(trial, Path("a"), 1.0)  # of a process that has ended
 
 
-def test_a_process_is_killed_with_all_that_it_started(worker, monkeypatch):
+def test_process_is_killed_with_its_children(worker, monkeypatch):
     killed, errors = [], [None, ProcessLookupError()]
     process = worker._process
     process.wait = lambda: 5
@@ -442,7 +442,7 @@ def test_a_process_is_killed_with_all_that_it_started(worker, monkeypatch):
         (None, None, "last words"),
     ],
 )
-def test_a_process_that_ended_says_by_what(worker, monkeypatch, code, status, words):
+def test_end_of_a_process_is_described(worker, monkeypatch, code, status, words):
     now = types.SimpleNamespace(value=0.0, looks=0)
 
     def look(*given):
@@ -479,7 +479,7 @@ def test_failures_come_in_the_order_of_the_trials(pool, monkeypatch):
     assert len(set(folders)) == 1 and not folders[0].exists()
 
 
-def test_a_temporary_folder_must_be_one_that_runs_can_have(monkeypatch):
+def test_temporary_folder_must_be_usable_by_runs(monkeypatch):
     monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "/a")
     assert preflight._check_temporary_folder() is None
     monkeypatch.setattr(preflight.tempfile, "gettempdir", lambda: "/\udcff")
@@ -516,7 +516,7 @@ def test_options_of_a_preflight_are_read_or_refused(given, found):
 
 
 @pytest.mark.parametrize("python", [None, "/other/python"])
-def test_a_process_that_tries_settings_has_the_runs_interpreter_and_threads(monkeypatch, python):
+def test_preflight_process_has_the_interpreter_and_threads_of_its_runs(monkeypatch, python):
     made = []
     monkeypatch.setattr(
         preflight.subprocess, "Popen", lambda command, **options: made.append((command, options))
@@ -542,7 +542,7 @@ def test_a_process_that_tries_settings_has_the_runs_interpreter_and_threads(monk
     worker._log.close()
 
 
-def test_each_trial_has_a_folder_of_its_own(monkeypatch, tmp_path):
+def test_each_trial_has_its_own_folder(monkeypatch, tmp_path):
     made = []
     monkeypatch.setattr(preflight, "initialize_run", lambda *given: made.append(given))
     pool = preflight._WorkerPool([], 1, 60.0, tmp_path)

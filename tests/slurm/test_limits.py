@@ -47,7 +47,7 @@ def test_runs_that_need_three_limits_end_as_on_one_machine(study, tmp_path, clus
     assert left(lab) == left(local) and len(left(lab)) == 2 * len(lab_records(lab))
 
 
-def test_runs_that_are_requeued_by_an_order_end_as_on_one_machine(tmp_path, cluster):
+def test_manually_requeued_runs_end_as_on_one_machine(tmp_path, cluster):
     lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
     lab.environment["LAZY_SECONDS"] = FEWER_SECONDS
     lab.sweep(*SLURM[:3], *TASK, *STUDIES["real"], "checkpoint_every=0.1")

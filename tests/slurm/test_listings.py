@@ -25,14 +25,14 @@ SACCT = """\
 """
 
 
-def test_squeue():
+def test_squeue_output_is_parsed():
     jobs = parse_squeue(SQUEUE)
     assert jobs["study-ppo-1", "1"] == SlurmJob("1_1", "RUNNING", "None")
     assert jobs["study-td3-2", "0"] == SlurmJob("12", "PENDING", "Priority")
     assert [job.is_alive for job in jobs.values()] == [False, True, True]
 
 
-def test_scontrol():
+def test_scontrol_output_is_parsed():
     jobs = parse_scontrol(SCONTROL, NAMES)
     waiting = {index for (_, index), job in jobs.items() if job.state == "PENDING"}
     assert waiting == {"4", "5", "7"}
@@ -40,7 +40,7 @@ def test_scontrol():
     assert jobs["study-td3-2", "0"].job_id == "12"
 
 
-def test_what_users_write_into_a_job_stands_for_nothing_of_slurms():
+def test_user_text_in_job_fields_is_not_parsed_as_slurm_fields():
     name = "JobId=5 JobName=a ArrayJobId=5 ArrayTaskId={} UserId=u(1) JobState=RUNNING Comment={}"
     forged = name.format(7, "x JobName=study-ppo-1 JobState=COMPLETED")
     assert parse_scontrol(forged, NAMES) == {}
@@ -54,7 +54,7 @@ def test_what_users_write_into_a_job_stands_for_nothing_of_slurms():
     assert time.process_time() - started < 5
 
 
-def test_sacct():
+def test_sacct_output_is_parsed():
     jobs = parse_sacct(SACCT)
     assert jobs["study-ppo-1", "1"] == SlurmJob("1_1", "CANCELLED")
     assert jobs["study-ppo-1", "3"] == SlurmJob("1_3", "PENDING")

@@ -54,7 +54,7 @@ def test_a_watched_status_is_printed_until_no_run_is_left(monkeypatch, tmp_path,
     assert "completed" in capsys.readouterr().out
 
 
-def test_a_status_that_is_not_watched_looks_once(monkeypatch, tmp_path):
+def test_status_without_watch_is_read_once(monkeypatch, tmp_path):
     looks = []
     monkeypatch.setattr(
         states, "survey_runs", lambda *_: looks.append(1) or ([], SlurmQueue({}, ()))
@@ -63,7 +63,7 @@ def test_a_status_that_is_not_watched_looks_once(monkeypatch, tmp_path):
     assert commands.run_status(options) == 0 and looks == [1]
 
 
-def test_the_end_of_a_process_is_explained_by_its_last_words():
+def test_end_of_a_process_is_explained_by_its_last_output():
     worker = object.__new__(_TrialWorker)
     worker._process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     with tempfile.TemporaryFile() as worker._log:
@@ -82,7 +82,7 @@ def test_a_folder_without_a_record_was_never_resumed(tmp_path):
     assert (found.resumptions, found.resumed_from, found.step, found.steps) == (0, None, 0, 0)
 
 
-def test_one_setting_at_a_time_may_be_tried():
+def test_preflight_may_use_one_process():
     assert read_preflight_options(True, 1, 60) == PreflightOptions("here", 1, 60.0)
 
 
@@ -97,7 +97,7 @@ def test_the_first_rollout_of_a_framework_and_task_is_tried_in_full():
 
 
 @pytest.mark.parametrize(("every", "n_envs", "shortened"), [(10, 4, 6), (3, 4, 3), (64, 1, 1)])
-def test_a_shorter_cycle_has_a_step_of_each_environment_and_the_same_remainder(
+def test_shortened_update_cycle_has_all_environments_and_the_same_remainder(
     every, n_envs, shortened
 ):
     hp = dataclasses.replace(load_recipe("dqn", "sb3"), train_freq=every)
@@ -106,7 +106,7 @@ def test_a_shorter_cycle_has_a_step_of_each_environment_and_the_same_remainder(
     assert found.train_freq % n_envs == every % n_envs
 
 
-def test_scontrol_is_asked_where_squeue_does_not_answer(tmp_path, monkeypatch):
+def test_scontrol_is_queried_if_squeue_fails(tmp_path, monkeypatch):
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("scontrol", "")
     record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / "seed=0"]])
@@ -135,7 +135,7 @@ def test_options_of_a_submission_are_added_to_those_of_the_profile(tmp_path, mon
     assert [dict(one) for one in given] == [{"nice": 5}, {"nice": 5, "dependency": "afterok:7"}]
 
 
-def test_what_a_trial_prints_does_not_mix_with_the_answers():
+def test_output_of_a_trial_does_not_mix_with_the_answers():
     code = (
         "import os\nfrom parallax.slurm import preflight_worker\n"
         "def noise(folder):\n    print('noise', flush=True)\n    os.system('echo noise')\n"
@@ -182,7 +182,7 @@ def test_numbers_on_the_command_line_have_bounds(text, number):
 
 
 @pytest.mark.parametrize("value", [None, {}, {"a": None}])
-def test_settings_that_are_empty_are_none(value):
+def test_empty_settings_are_none(value):
     assert settings._drop_none(value, "x") == {}
     assert settings._drop_none({"a": 1, 2: 0, "b": None}, "x") == {"a": 1, "2": 0}
     with pytest.raises(SpecError, match=r"x=\[1\] must hold settings"):
@@ -210,7 +210,7 @@ def test_a_preflight_that_has_not_passed_is_shown(monkeypatch, state, said, word
     assert status._render_preflight(Path("/s")) == []
 
 
-def test_an_expected_end_is_a_day_and_a_time_or_nothing():
+def test_expected_end_is_a_date_and_time_or_empty():
     now = datetime.datetime.now()
     shown = {
         (now + datetime.timedelta(minutes=minutes)).strftime("%a %d %b %H:%M")
@@ -220,9 +220,7 @@ def test_an_expected_end_is_a_day_and_a_time_or_nothing():
     assert status._format_end_time(1e300) == status._format_end_time(math.inf) == ""
 
 
-def test_runs_that_others_hold_or_names_no_file_system_allows_are_not_submitted(
-    monkeypatch, tmp_path, capsys
-):
+def test_locked_runs_and_invalid_names_are_not_submitted(monkeypatch, tmp_path, capsys):
     locked, free = tmp_path / "a", tmp_path / "b"
     runs = {
         one: types.SimpleNamespace(spec=types.SimpleNamespace(title=one.name))
@@ -285,13 +283,11 @@ def test_a_preflight_that_slurm_refuses_leaves_no_outcome(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (40, "signal 40")])
-def test_signals_have_names_except_real_time_ones(number, name):
+def test_signals_except_real_time_ones_have_names(number, name):
     assert format_signal_name(number) == name
 
 
-def test_a_run_that_cannot_be_started_is_named_and_the_next_one_is_tried(
-    monkeypatch, tmp_path, capsys
-):
+def test_unstartable_run_is_named_and_the_next_one_started(monkeypatch, tmp_path, capsys):
     job = requeueable_job.RunJob(JobLimits(30, 60, 60, 1, 1))
     readings = {
         "done": types.SimpleNamespace(reason="", spec={}),
@@ -353,7 +349,7 @@ def test_a_job_whose_run_was_interrupted_waits_for_its_kill(
         ({"folder": Path("/other/task/seed=0")}, 60, False),
     ],
 )
-def test_only_runs_that_used_their_whole_time_and_get_no_more_are_named(
+def test_only_timed_out_runs_without_more_time_are_named(
     monkeypatch, capsys, changes, minutes, is_named
 ):
     monkeypatch.setattr(resubmit, "_find_time_limit", lambda folder, algorithm, records: 60)
@@ -370,7 +366,7 @@ def test_constants_and_defaults_change_on_purpose_only():
     assert compare_with_stored("slurm") == []
 
 
-def test_an_array_asks_slurm_for_what_its_settings_and_resources_say(tmp_path, capsys):
+def test_array_requests_the_configured_resources(tmp_path, capsys):
     settings = load_settings("default", {"qos": "long", "signal_seconds": 9, "setup": ["module x"]})
     resources = JobResources("ppo", run_minutes=10, runs_per_job=2, cpus=3, mem_gb=1.5)
     array = JobArray(resources, (tuple(tmp_path / f"seed={i}" for i in range(2)),), 4)

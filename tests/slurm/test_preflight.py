@@ -45,7 +45,7 @@ def processes_of(lab, key):
 
 
 @pytest.mark.long
-def test_setting_that_hangs_is_named_and_those_behind_it_are_tried(tmp_path):
+def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "ppo-0")
     lab.order("raise", "sac-0")  # nobody tells td3 to go on
@@ -102,7 +102,7 @@ def test_interrupted_preflight_leaves_no_process(tmp_path):
         (False, -1, -5.0, "preflight_seconds=-5.0 must be greater than 0"),
     ],
 )
-def test_option_that_makes_no_sense_is_refused_by_name(preflight, processes, seconds, named):
+def test_invalid_option_is_refused_by_name(preflight, processes, seconds, named):
     with pytest.raises(SpecError, match=f"hydra.launcher.{named}"):
         read_preflight_options(preflight, processes, seconds)
 
@@ -114,7 +114,7 @@ def outcome_of(worker):
 
 
 @pytest.mark.long
-def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
+def test_line_breaks_in_folder_names_and_unnamed_signals_are_handled(tmp_path):
     (trial, *_) = make_trials([support.spec("sb3", "td3")])
     folder = tmp_path / "a\nb"
     initialize_run(trial.prepared, folder)
@@ -128,13 +128,13 @@ def test_folder_may_have_any_name_and_a_process_any_end(tmp_path):
         worker.end()
 
 
-def test_folder_for_temporary_files_that_no_run_can_be_in_is_named(monkeypatch):
+def test_unusable_temporary_folder_is_named(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/tmp/\udcff")
     with pytest.raises(SpecError, match=r"TMPDIR='/tmp/.*udcff' is not UTF-8"):
         run_preflight([support.spec()])
 
 
-def test_options_say_where_and_whether():
+def test_preflight_options_are_parsed():
     assert read_preflight_options(True, 2, 60) == PreflightOptions(HERE, 2, 60.0)
     assert read_preflight_options("cluster", -1, 60) == PreflightOptions(CLUSTER, -1, 60.0)
     assert read_preflight_options(False, -1, 60) is None
@@ -186,7 +186,7 @@ def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
     assert trial.prepared.spec.eval_every == trial.prepared.native.total_steps == 500
 
 
-def test_what_is_not_shortened_is_as_the_framework_will_get_it():
+def test_settings_that_are_not_shortened_are_unchanged():
     (run, *_) = [s for s in thesis() if (s.framework, s.algorithm, s.hps) == ("sb3", "td3", "sb3")]
     (trial,) = make_trials([run])
     kept = trial.prepared.native.settings
@@ -221,7 +221,7 @@ def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
 
 
 @pytest.mark.long
-def test_job_that_fails_takes_the_arrays_with_it_and_status_says_why(tmp_path, cluster):
+def test_failed_preflight_cancels_the_arrays_and_status_names_the_reason(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     lab.order("go", "td3-0")
     lab.order("raise", "ppo-0")

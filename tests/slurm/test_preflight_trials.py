@@ -67,7 +67,7 @@ def test_a_preflight_costs_its_trials_and_the_loading_of_every_process():
     assert estimate_cost(trials, 4) == pytest.approx((1.5 + 32, 33.5 / 4))
 
 
-def test_announcements_count_settings_and_round_times():
+def test_announcements_have_counts_and_rounded_times():
     assert _format_announcement([make_trial()], 1) == (
         "Preflight of 2 settings in 1 trials: about 8 s of CPU time, 8 s with 1 at a time."
     )
@@ -76,7 +76,7 @@ def test_announcements_count_settings_and_round_times():
     assert [_format_duration(seconds) for seconds in (99.4, 100, 170)] == ["99 s", "2 min", "3 min"]
 
 
-def test_names_of_settings_have_what_is_not_usual():
+def test_names_of_settings_have_their_non_default_values():
     spec = support.spec("sb3", "td3", n_envs=2, alignment="exact", hyperparameters={"tau": 0.5})
     name = format_setting_name(spec)
     assert name.startswith("sb3 td3 InvertedPendulum-v4 sb3 alignment=exact n_envs=2")
@@ -161,7 +161,7 @@ def test_trials_have_one_evaluation_of_one_episode_and_explicit_values():
     assert {trial: 1}[trial] == 1 and trial != dataclasses.replace(trial)
 
 
-def test_the_full_rollout_is_tried_once_per_framework_and_task_with_one_epoch():
+def test_full_rollout_is_tried_once_per_framework_and_task():
     specs = [
         support.spec("sb3", "ppo", env=env, steps=10_000, hyperparameters={"minibatch_size": size})
         for env in ("InvertedPendulum-v4", "Pendulum-v1")

@@ -35,7 +35,7 @@ for row in {rows!r}:
 """
 
 
-def test_jobs_of_a_colleague_are_seen(fake, tmp_path):
+def test_jobs_of_other_users_are_found(fake, tmp_path):
     record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / RUN]])
     fake.write("squeue", of_all_users("7|0|RUNNING|None|lab-ppo-1", "8|0|PENDING|None|other"))
     queue = query_slurm([record])
@@ -43,7 +43,7 @@ def test_jobs_of_a_colleague_are_seen(fake, tmp_path):
     assert queue.asked == ("squeue",)
 
 
-def test_real_slurm_tells_a_job_of_another_user(cluster, tmp_path, monkeypatch):
+def test_jobs_of_another_user_are_found_in_real_slurm(cluster, tmp_path, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("only root submits for somebody else")
     monkeypatch.setenv("SLURM_CONF", str(cluster.layout.config))
@@ -84,7 +84,7 @@ def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
     assert (queue.jobs[folder].state, queue.asked) == ("TIMEOUT", ("squeue", "sacct"))
 
 
-def test_job_that_is_alive_counts_more_than_a_newer_one_that_is_over(fake, tmp_path):
+def test_live_job_takes_precedence_over_a_newer_ended_one(fake, tmp_path):
     folder = tmp_path / "lab" / RUN
     older = a_record(tmp_path / "lab", "a", [[folder]], submitted=1)
     newer = a_record(tmp_path / "lab", "b", [[folder]], submitted=2)
@@ -94,7 +94,7 @@ def test_job_that_is_alive_counts_more_than_a_newer_one_that_is_over(fake, tmp_p
     assert query_slurm([older, newer]).jobs[folder].job_id == "2_0"
 
 
-def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp_path, capsys):
+def test_cancel_ends_every_job_even_without_a_run_folder(fake, tmp_path, capsys):
     results = tmp_path / "results"
     folder = a_run(results)
     study = folder.parents[5]
@@ -114,9 +114,7 @@ def test_cancel_calls_every_job_back_also_where_the_run_folder_is_gone(fake, tmp
     assert "scancel cannot be started" in capsys.readouterr().err
 
 
-def test_scancel_that_fails_for_some_jobs_is_told_after_all_others(
-    fake, tmp_path, capsys, monkeypatch
-):
+def test_failed_scancel_calls_are_reported_after_all_others(fake, tmp_path, capsys, monkeypatch):
     results = tmp_path / "results"
     folder = a_run(results)
     for number in (1, 2, 3):
@@ -135,7 +133,7 @@ def test_scancel_that_fails_for_some_jobs_is_told_after_all_others(
     assert "error on job 1_0: denied" in told and "did not answer within 2 s" in told
 
 
-def test_what_users_set_for_their_own_view_hides_nothing(fake, monkeypatch):
+def test_slurm_filter_variables_of_users_are_removed(fake, monkeypatch):
     wanted = {"SLURM_CONF": "/x", "SQUEUE_USERS": "me", "SACCT_STATE": "F", "SCANCEL_USER": "me"}
     for name, value in wanted.items():
         monkeypatch.setenv(name, value)
@@ -156,7 +154,7 @@ def test_what_users_set_for_their_own_view_hides_nothing(fake, monkeypatch):
         (parse_sacct, "1_0|RUNNING|a"),
     ],
 )
-def test_lines_that_are_no_jobs_are_passed_over(parse, good):
+def test_lines_without_jobs_are_skipped(parse, good):
     noise = "The cluster is down on Friday\n1_x||\n||||\n1_[|a|b\nJobId=1 JobState=RUNNING\n\n"
     jobs = parse(noise + good + "\n")
     assert jobs["a", "0"].job_id == "1_0"

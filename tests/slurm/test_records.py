@@ -97,7 +97,7 @@ def test_records_are_read_up_to_a_size_and_a_number_of_runs(tmp_path, monkeypatc
     assert len(read_records(tmp_path)) == 1
 
 
-def test_a_record_names_no_job_that_is_not_an_array_of_ours(tmp_path, monkeypatch):
+def test_record_with_a_foreign_job_name_is_refused(tmp_path, monkeypatch):
     """`slurm cancel` on a folder from somebody else would end the user's own job of that name."""
     monkeypatch.setattr(arrays, "_NAME", ARRAY_NAME)
     elements = ((tmp_path / "s" / "seed=0",),)
@@ -111,7 +111,7 @@ def test_a_record_names_no_job_that_is_not_an_array_of_ours(tmp_path, monkeypatc
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damaged_record_is_passed_over_and_the_others_are_read(tmp_path, damage):
+def test_damaged_record_is_skipped_and_the_others_are_read(tmp_path, damage):
     good = a_record(tmp_path, "good", [[tmp_path / "a" / "seed=0"]])
     changed()(tmp_path / "slurm" / "bad.json")
     assert [record.name for record in read_records(tmp_path)] == ["bad", "good"]
@@ -124,7 +124,7 @@ def test_damaged_record_is_passed_over_and_the_others_are_read(tmp_path, damage)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_one_damaged_spec_does_not_hide_the_others(tmp_path):
+def test_damaged_spec_does_not_hide_the_others(tmp_path):
     folders = [a_run(tmp_path, seed=seed) for seed in (0, 1)]
     study = folders[0].parents[5]
     record = a_record(study, "a", [folders])
@@ -141,7 +141,7 @@ def test_one_damaged_spec_does_not_hide_the_others(tmp_path):
     assert record.read_specs() == {}
 
 
-def test_order_is_that_of_slurms_numbers_and_of_no_clock(tmp_path):
+def test_records_are_ordered_by_job_number_and_not_by_time(tmp_path):
     known = [("a", 900, "9"), ("b", 100, "10"), ("c", 50, "11")]  # clocks of three machines
     for name, submitted, number in [*known, ("d", 10, None), ("e", 1000, None)]:
         a_record(tmp_path, name, [[tmp_path / "seed=0"]], submitted=submitted, job_id=number)

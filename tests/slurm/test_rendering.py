@@ -96,7 +96,7 @@ def test_runs_beyond_the_longest_list_are_counted():
     assert show([]) == ["No runs below /r."]
 
 
-def test_the_status_for_programs_has_counts_and_all_runs_by_folder():
+def test_json_status_has_counts_and_all_runs_by_folder():
     runs = [make_run("running", 40, seed=2, rate=10.0), make_run("lost", seed=1)]
     content = json.loads(status.status_to_json(runs, SlurmQueue({}, ("sacct",)), Path("/r")))
     counts = dict.fromkeys(states.RUN_STATES, 0) | {"running": 1, "lost": 1}
@@ -112,7 +112,7 @@ def test_the_status_for_programs_has_counts_and_all_runs_by_folder():
 @pytest.mark.parametrize(
     ("left", "seconds"), [(10**12, None), (10**12 - 1, 10**12 - 1), (1, 1.0), (0, 0.0), (-5, 0.0)]
 )
-def test_a_time_that_nobody_waits_is_not_estimated(left, seconds):
+def test_excessive_remaining_time_is_not_estimated(left, seconds):
     run = make_run("running", 100, 100 + left, rate=1.0)
     assert status.estimate_seconds_left([run]) == seconds
 
@@ -174,7 +174,7 @@ def test_jobs_are_cancelled_after_confirmation(monkeypatch):
         assert found == ("f", confirmed)
 
 
-def test_a_status_for_programs_is_printed_alone(monkeypatch, capsys):
+def test_json_status_is_printed_alone(monkeypatch, capsys):
     seen = []
 
     def survey(folder, say):

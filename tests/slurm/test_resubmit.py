@@ -91,7 +91,7 @@ def test_trusted_settings_are_used_again(fake, results):
     assert scripts and all("\nsource x\n" in script.read_text() for script in scripts)
 
 
-def test_nothing_is_asked_where_the_folder_names_nothing(fake, results, tmp_path):
+def test_no_consent_is_needed_without_named_code(fake, results, tmp_path):
     runs = [a_run(results, python=sys.executable), a_run(results, seed=1)]
     runs.append(a_run(results, env="parallax.envs.scripted:ParallaxScripted-v0", seed=2))
     a_record(runs[0].parents[5], "a", [runs], settings={"setup": ["source x"]})
@@ -116,7 +116,7 @@ def test_two_commands_do_not_submit_the_same_runs(fake, results, capsys):
     assert len(fake.calls("sbatch")) == 1 and not list(study.glob("slurm/.lease*"))
 
 
-def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
+def test_user_confirms_at_a_terminal(fake, results, monkeypatch, capsys):
     folder = a_run(results)
     a_record(folder.parents[5], "a", [[folder]], settings={"setup": ["source x"]})
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -132,7 +132,7 @@ def test_at_a_terminal_the_user_is_asked(fake, results, monkeypatch, capsys):
     assert len(fake.calls("sbatch")) == 1
 
 
-def test_what_a_terminal_would_act_on_is_shown_as_escapes(fake, results, capsys):
+def test_control_characters_of_records_are_escaped(fake, results, capsys):
     folder = a_run(results, changed={"python": "/x\x1b[2K\n/y"})
     a_record(folder.parents[5], "a", [[folder]])
     output = refuse(results, capsys, "--yes")
@@ -140,7 +140,7 @@ def test_what_a_terminal_would_act_on_is_shown_as_escapes(fake, results, capsys)
 
 
 @pytest.mark.parametrize("options", [(), ("--time", "24:00:00"), ("--time", "01:00:00")])
-def test_runs_that_get_no_more_time_than_they_had_are_told(fake, results, capsys, options):
+def test_runs_without_more_time_are_named(fake, results, capsys, options):
     runs = [a_run(results, "interrupted", seed=seed) for seed in (0, 1)]
     runs.append(a_run(results, "interrupted", algorithm="sac"))
     runs.append(a_run(results, seed=2))
@@ -159,7 +159,7 @@ def test_runs_that_get_no_more_time_than_they_had_are_told(fake, results, capsys
     assert "time limit and get no more" not in capsys.readouterr().out
 
 
-def test_runs_of_a_renamed_study_go_on_in_its_folder(fake, results):
+def test_runs_of_a_renamed_study_resume_in_its_folder(fake, results):
     folder = a_run(results, study="a")
     a_record(folder.parents[5], "a-ppo-1", [[folder]])
     (results / "a").rename(results / "b")
@@ -171,7 +171,7 @@ def test_runs_of_a_renamed_study_go_on_in_its_folder(fake, results):
     assert sorted(name[:6] for name in names) == ["a-ppo-", "b-ppo-"]
 
 
-def test_run_that_lies_in_the_folder_of_another_is_not_sent(fake, results, capsys):
+def test_run_in_the_folder_of_another_is_not_submitted(fake, results, capsys):
     folder = a_run(results)
     a_record(folder.parents[5], "a", [[folder]])
     folder.rename(folder.with_name("seed=5"))
@@ -195,7 +195,7 @@ def test_settings_that_did_not_exist_yet_have_their_defaults(fake, results, caps
     assert "must hold settings as" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
+def test_unwritable_folder_is_named_in_the_error(fake, results, capsys):
     folder = a_run(results)
     profile = ["--profile", "default"]
     (folder.parents[5] / "slurm").write_text("in the way")
@@ -203,7 +203,7 @@ def test_folder_that_cannot_be_written_is_told(fake, results, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_folder_that_cannot_be_made_is_told_as_without_slurm(fake, tmp_path):
+def test_folder_that_cannot_be_created_fails_as_without_slurm(fake, tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "taken").write_text("a file where the study's folder would be")
     specs = [support.spec(study="taken")]
@@ -212,7 +212,7 @@ def test_folder_that_cannot_be_made_is_told_as_without_slurm(fake, tmp_path):
     assert not fake.calls("sbatch")
 
 
-def test_machine_without_slurm_is_told_and_leaves_no_record(fake, results, capsys):
+def test_missing_slurm_is_reported_and_leaves_no_record(fake, results, capsys):
     runs = [a_run(results, seed=seed) for seed in (0, 1)]
     a_record(runs[0].parents[5], "a", [runs])
     for name in ("srun", "sbatch"):

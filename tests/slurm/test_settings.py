@@ -36,7 +36,7 @@ def test_settings_that_cannot_be_shown_are_refused(setting, value):
         ({"sbatch": {"nice": [1]}}, r"sbatch\.nice=\[1\] must be a text, a number, or true"),
     ],
 )
-def test_lines_of_a_script_stay_lines(settings, words):
+def test_script_options_with_line_breaks_are_refused(settings, words):
     with pytest.raises(SpecError, match=words):
         load_settings("default", settings)
 
@@ -55,14 +55,14 @@ def test_limits_are_whole_minutes_rounded_up(text, minutes):
 
 
 @pytest.mark.parametrize("text", ["1:2:3", "01:00", "-01:00:00", "1-2-03:04:05", "00:00:00 ", 60])
-def test_other_texts_are_no_times(text):
+def test_invalid_times_are_refused(text):
     with pytest.raises(SpecError) as error:
         parse_time(text)
     words = "must be 'HH:MM:SS' or 'D-HH:MM:SS', in quotes where it is in a file."
     assert str(error.value) == f"time: {text!r} {words}"
 
 
-def test_options_are_added_replaced_or_left_as_they_are():
+def test_options_are_added_replaced_or_unchanged():
     base = load_settings("default", {})
     values = vars(base) | {"time": {"default": "1:00:00", "ppo": "2:00:00"}, "sbatch": {"x": 1}}
     changes = {"mem_gb": 0.5, "cpus": None, "sbatch": None, "time": {"ppo": None, "sac": "3:00:00"}}

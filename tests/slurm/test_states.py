@@ -74,7 +74,7 @@ def test_a_run_that_waits_has_its_steps_and_where_it_resumes(monkeypatch):
 
 
 @pytest.mark.parametrize(("imported", "reason"), [(None, ""), ("csv", "imported")])
-def test_a_complete_run_needs_no_look_at_its_lock(monkeypatch, imported, reason):
+def test_complete_run_is_assessed_without_its_lock(monkeypatch, imported, reason):
     steps = types.SimpleNamespace(taken=600, scheduled=600)
     record = make_record(status="completed", imported=imported, steps=steps)
     owner = types.SimpleNamespace(is_local=True, is_running=lambda: True)
@@ -117,9 +117,7 @@ def test_a_rate_is_of_the_steps_since_the_attempt_began(beat, resumed_from, rate
         ("failed", "PENDING", None, "failed", ""),
     ],
 )
-def test_the_state_of_a_run_without_a_process_is_that_of_its_record_and_job(
-    status, job, owner, state, reason
-):
+def test_state_without_a_process_comes_from_record_and_job(status, job, owner, state, reason):
     job = job and SlurmJob("9_1", job)
     owner = owner and types.SimpleNamespace(describe=lambda: owner_name)
     owner_name = "me"
@@ -197,7 +195,7 @@ RUNNING, ENDED = SlurmJob("7_0", "RUNNING"), SlurmJob("7_1", "FAILED")
 ALL = {("a", "0"): RUNNING, ("a", "1"): ENDED, ("b", "0"): SlurmJob("8", "PENDING")}
 
 
-def test_what_slurm_knows_is_by_run_folder(monkeypatch, tmp_path):
+def test_slurm_jobs_are_listed_by_run_folder(monkeypatch, tmp_path):
     found, asked, folders = query(monkeypatch, tmp_path, ALL, None, None)
     assert asked == [("squeue", ["a", "b"])]
     alive = {folders[0]: (RUNNING,), folders[2]: (ALL["b", "0"],)}
@@ -206,7 +204,7 @@ def test_what_slurm_knows_is_by_run_folder(monkeypatch, tmp_path):
     assert found == SlurmQueue(jobs, ("squeue",), alive, over)
 
 
-def test_forgotten_jobs_are_asked_of_the_accounting_and_others_are_not(monkeypatch, tmp_path):
+def test_only_jobs_missing_in_the_queue_are_queried_in_accounting(monkeypatch, tmp_path):
     known = {("a", "0"): RUNNING, ("a", "1"): ENDED}
     late = {("a", "0"): SlurmJob("7_0", "FAILED"), ("b", "0"): SlurmJob("8", "TIMEOUT")}
     found, asked, folders = query(monkeypatch, tmp_path, None, known, late)
@@ -221,9 +219,7 @@ def test_forgotten_jobs_are_asked_of_the_accounting_and_others_are_not(monkeypat
 
 
 @pytest.mark.parametrize(("seconds", "names"), [(19.9, 3), (20.0, 2)])
-def test_a_controller_that_does_not_answer_in_time_is_not_asked_again(
-    monkeypatch, tmp_path, seconds, names
-):
+def test_controller_that_times_out_is_not_queried_again(monkeypatch, tmp_path, seconds, names):
     _, asked, _ = query(monkeypatch, tmp_path, None, None, None, seconds)
     assert len(asked) == names and asked[-1][0] == "sacct"
 

@@ -66,7 +66,7 @@ def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, s
     assert (found.state, found.reason.partition("\n")[0].find(reason) >= 0) == (state, True)
 
 
-def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
+def test_run_on_another_machine_is_assessed_by_slurm_and_not_by_time(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     hold(folder, "another", age=7300)
     found = assess_run(folder, None)
@@ -79,14 +79,14 @@ def test_run_on_another_machine_is_judged_by_slurm_and_by_no_clock(folder):
     assert "about which Slurm was not asked" in assess_run(folder, None).reason
 
 
-def test_run_that_is_held_here_has_no_job_of_an_earlier_submission(folder):
+def test_locally_locked_run_has_no_job_of_an_earlier_submission(folder):
     change(folder, status="running", job="5_1")
     with recorded.hold(folder):
         assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).job is None
         assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).state == "running"
 
 
-def test_holder_is_judged_by_its_own_job_and_not_by_another_of_the_run(folder):
+def test_lock_owner_is_assessed_by_its_own_job(folder):
     change(folder, status="running")
     hold(folder, "another", age=5, job="77_0")
     both = said(folder, SlurmJob("77_0", "RUNNING"), SlurmJob("88_0", "PENDING"))
@@ -111,7 +111,7 @@ def test_job_that_slurm_forgot_is_over_where_the_submission_names_it(folder, tmp
     assert assess_run(folder, query_slurm([record])).state == "running"  # nothing answered
 
 
-def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
+def test_run_that_ends_during_the_query_is_listed(folder, monkeypatch):
     change(folder, status="running")
     lease = recorded.hold(folder)
 
@@ -135,7 +135,7 @@ def test_run_that_ends_while_it_is_looked_at_is_not_lost(folder, monkeypatch):
         (-1e12, {"step": 1, "time": -1.0}),
     ],
 )
-def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
+def test_implausible_times_are_omitted(folder, started, beat):
     change(folder, status="running", steps={"taken": 0, "scheduled": 2**53})
     change(folder, timings={"started": started})
     hold(folder, "another", age=5)
@@ -146,7 +146,7 @@ def test_times_that_nobody_can_believe_are_left_out(folder, started, beat):
     assert content["seconds_left"] in (None, 0.0)
 
 
-def test_commands_work_where_there_is_no_slurm(complete):
+def test_commands_work_without_slurm(complete):
     results = str(complete.results)
     text = complete.python("parallax", "status", results, "--watch")
     assert "lab: 1 runs: 1 completed" in text and "Slurm was not asked" in text
@@ -203,7 +203,7 @@ def test_resumptions_of_all_attempts_are_counted(folder):
     assert (run.resumed_from, run.resumptions) == (9, 3)
 
 
-def test_run_that_ends_while_it_is_looked_at_is_complete(folder, monkeypatch):
+def test_run_that_ends_during_the_query_is_complete(folder, monkeypatch):
     """The first look finds it running, and its owner gone."""
     done = read_run(folder)
     change(folder, status="running")

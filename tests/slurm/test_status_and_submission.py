@@ -36,7 +36,7 @@ def show(runs, longest=10):
     return console.export_text()
 
 
-def test_the_runs_with_most_steps_left_come_first_and_the_others_are_counted():
+def test_runs_with_most_steps_left_come_first_and_others_are_counted():
     runs = [make_run(step, seed=step) for step in (50, 10, 90)] + [make_run(5, steps=20, seed=1)]
     lines = [line for line in show(runs).splitlines() if "seed=" in line]
     assert [line.split("seed=")[1].split()[0] for line in lines] == ["10", "50", "1", "90"]
@@ -196,7 +196,7 @@ def test_the_largest_array_is_slurms_or_its_default(monkeypatch, text, size):
     assert submit.get_max_array_size() == size
 
 
-def test_a_preflight_has_four_times_its_time_and_at_least_half_an_hour(monkeypatch):
+def test_preflight_limit_is_four_times_its_estimate_and_at_least_30_minutes(monkeypatch):
     settings = types.SimpleNamespace(time={}, minutes=lambda name: 5)
     monkeypatch.setattr(launch, "make_trials", lambda specs: specs)
     monkeypatch.setattr(launch, "estimate_cost", lambda trials, processes: (0, 60.0 * trials[0]))
@@ -206,7 +206,7 @@ def test_a_preflight_has_four_times_its_time_and_at_least_half_an_hour(monkeypat
     assert launch._estimate_minutes([10], settings, 1) == 5
 
 
-def test_scripts_are_written_where_there_is_no_slurm(monkeypatch, tmp_path):
+def test_scripts_are_written_without_slurm(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     executor = submit._ArrayExecutor(folder=tmp_path)
     assert "#SBATCH --array=0-2" in executor.render_script(3)

@@ -9,7 +9,7 @@ RUNS = ["algorithm=ppo,td3", "seed=0,1,2"]  # two runs in a job, and one that is
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.runs_per_job=2", "hydra.launcher.mem_gb=1"]
 
 
-def test_sweep_is_queued_by_one_command_and_is_the_same_as_on_one_machine(tmp_path, cluster):
+def test_queued_sweep_equals_one_on_a_single_machine(tmp_path, cluster):
     lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
     for one in (lab, local):
         one.order("go")
@@ -34,7 +34,7 @@ def check_dry_run(text):
 
 
 @pytest.mark.long
-def test_runs_that_wait_or_run_are_not_sent_twice(tmp_path, cluster):
+def test_queued_and_running_runs_are_not_submitted_again(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     runs = ["algorithm=ppo", "seed=0,1,2,3,4,5,6,7,8,9", "hydra.launcher.parallelism=4"]
     command = [*SLURM[:1], *runs, "hydra.launcher.preflight=false"]
@@ -55,7 +55,7 @@ def test_runs_that_wait_or_run_are_not_sent_twice(tmp_path, cluster):
     assert (counts["interrupted"], counts["pending"]) == (4, 6)
 
 
-def test_array_that_slurm_refuses_is_told_in_its_words(tmp_path, cluster):
+def test_refused_array_is_reported_with_slurms_message(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     where = f"results_dir={lab.results}"
     options = ["hydra.launcher.preflight=false", "hydra.launcher.partition=nowhere"]
@@ -75,7 +75,7 @@ def test_array_that_slurm_refuses_is_told_in_its_words(tmp_path, cluster):
     assert lab.status()["counts"]["pending"] == 2
 
 
-def test_nothing_is_sent_again_while_slurm_is_silent(tmp_path, cluster):
+def test_nothing_is_resubmitted_while_slurm_does_not_answer(tmp_path, cluster):
     lab = Lab(tmp_path, cluster)
     command = [SLURM[0], "hydra.launcher.preflight=false", "+hydra.launcher.sbatch.hold=true"]
     lab.sweep(*command, "algorithm=ppo", "seed=0")
