@@ -325,7 +325,7 @@ def is_replay_available(framework, algorithm, replay):
     return True
 
 
-def test_the_table_of_replay_strategies_says_what_is_available():
+def test_table_of_replay_strategies_lists_available_ones():
     text = (DOCS / "how-to/prioritized-replay.md").read_text()
     table = text[text.index("| | DQN, double DQN |") :].split("\n\n")[0].splitlines()
     rows = {cells[1]: cells[2:6] for row in table[2:] for cells in [re.split(r" *\| *", row)]}

@@ -133,7 +133,7 @@ def test_functions_are_verb_and_object():
     assert measures.one_word_functions <= MAX_ONE_WORD_FUNCTIONS * measures.functions
 
 
-def test_classes_say_of_what():
+def test_classes_have_specific_names():
     measures = measure_sources()
     assert measures.classes > 300
     assert measures.one_word_classes <= MAX_ONE_WORD_CLASSES * measures.classes

@@ -62,7 +62,7 @@ def test_an_existing_folder_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("words", [["--seeds", "1"], ["--flawless"]])
-def test_the_command_says_how_many_runs_there_are(tmp_path, capsys, words):
+def test_command_reports_the_number_of_runs(tmp_path, capsys, words):
     sizes = ["--tasks", "Hopper", "--evaluations", "3", "--episodes", "2"]
     assert main([str(tmp_path / "study"), *sizes, *words]) == 0
     assert f"{36 if '1' in words else 180} runs" in capsys.readouterr().out

@@ -178,7 +178,7 @@ def test_normalized_observations_and_rewards_are_clipped():
     assert not (rewards[1:16] == play(make_task_env(ENV), 15)[1][1:]).any()
 
 
-def test_frozen_normalizer_gives_what_the_wrappers_would():
+def test_frozen_normalizer_equals_the_wrappers():
     env = training_env("normalized")
     play(env, 300)
     normalize = make_frozen_normalizer(env)
@@ -229,7 +229,7 @@ def test_a_value_that_a_task_cannot_compute_with_is_refused_before_training():
         load_task("Pendulum-v1", g=None)
 
 
-def test_steps_of_another_process_are_reported_as_those_taken_here():
+def test_steps_of_another_process_are_reported_as_local_ones():
     """A copy of an environment takes the steps, and the one that stays reports the same events."""
 
     def make(events):

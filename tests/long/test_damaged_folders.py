@@ -10,7 +10,7 @@ SEED = int(os.environ.get("PARALLAX_DAMAGED_SEED", "0"))
 
 
 @pytest.mark.long
-def test_every_reader_survives_every_damage(tmp_path, capsys):
+def test_readers_handle_all_damages(tmp_path, capsys):
     faults, counts = check_studies(tmp_path, TOTAL, 200, SEED, pages=TOTAL)
     with capsys.disabled():
         print("\n" + table(faults, counts))

@@ -178,7 +178,7 @@ def test_nothing_is_submitted_without_runs_or_consent(study, capsys):
     assert capsys.readouterr().out.endswith("\nNothing to submit.\n")
 
 
-def test_the_last_submission_or_a_profile_says_how_runs_are_submitted(tmp_path):
+def test_submission_options_come_from_the_last_submission_or_a_profile(tmp_path):
     records = [
         a_record(tmp_path, f"a-{i}", [], settings={"mem_gb": memory}, submitted=i)
         for i, memory in enumerate((2.0, 3.0))

@@ -48,7 +48,7 @@ def test_a_run_that_used_its_time_too_often_does_not_start_again(seconds, stops,
     ("limits", "seconds"),
     [(make_limits(), 1020), (make_limits(job=2, signal=60), 30), (make_limits(job=5), 120)],
 )
-def test_a_warning_of_the_time_limit_comes_at_most_a_minute_early(limits, seconds):
+def test_time_limit_warning_is_expected_within_a_minute(limits, seconds):
     assert compute_seconds_to_warning(limits) == seconds
 
 

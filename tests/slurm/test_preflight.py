@@ -62,7 +62,7 @@ def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
 
 
 @pytest.mark.long
-def test_setting_that_kills_its_process_is_named_alone(tmp_path):
+def test_setting_that_kills_its_process_is_the_only_failure(tmp_path):
     lab = Lab(tmp_path)
     lab.order("go", "td3-0")
     process = lab.start(*command(lab, "algorithm=ppo,td3"))

@@ -213,7 +213,7 @@ def try_run(monkeypatch, reasons, train):
     return answer
 
 
-def test_a_trial_answers_why_its_run_is_not_complete(monkeypatch):
+def test_trial_returns_why_its_run_is_incomplete(monkeypatch):
     assert try_run(monkeypatch, ["", "failed: it broke"], lambda folder: 1) == "it broke"
     assert try_run(monkeypatch, ["", ""], lambda folder: 0) is None
 
@@ -223,7 +223,7 @@ def test_a_trial_answers_why_its_run_is_not_complete(monkeypatch):
     assert try_run(monkeypatch, [""], leave) == "SystemExit: 3"
 
 
-def test_the_process_answers_each_folder_on_the_output_it_was_given(monkeypatch):
+def test_process_answers_each_folder_on_its_output(monkeypatch):
     answers, duplicated, sent = io.StringIO(), [], []
     answers.close = lambda: None
     answers.flush = lambda: sent.append(answers.getvalue().count("\n"))

@@ -60,7 +60,7 @@ def test_jobs_of_another_user_are_found_in_real_slurm(cluster, tmp_path, monkeyp
         subprocess.run(["scancel", job], check=True)
 
 
-def test_command_lines_stay_short_however_often_a_study_was_submitted(fake, tmp_path):
+def test_command_lines_have_bounded_length(fake, tmp_path):
     study = tmp_path / "lab"
     records = [a_record(study, f"{'s' * 40}-ppo-{i:08x}", [[study / RUN]]) for i in range(250)]
     fake.write("squeue", "for name in names: print(f'7|0|RUNNING|None|{name}')")

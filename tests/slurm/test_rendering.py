@@ -123,7 +123,7 @@ def parse(add, *arguments):
     return vars(parser.parse_args(list(arguments)))
 
 
-def test_options_have_the_defaults_that_the_help_says(tmp_path):
+def test_option_defaults_match_the_help(tmp_path):
     place = str(tmp_path)
     plain = {"folder": tmp_path, "json": False, "watch": False, "list": 20, "files": False}
     assert parse(commands.add_status_arguments, place) == plain

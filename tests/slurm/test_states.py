@@ -58,7 +58,7 @@ def test_a_running_run_has_the_step_and_the_rate_of_its_heartbeat(monkeypatch):
     assert (found.job, found.rate, found.step, found.resume_step) == (None, None, 0, None)
 
 
-def test_a_run_that_waits_has_its_steps_and_where_it_resumes(monkeypatch):
+def test_waiting_run_has_its_steps_and_resume_step(monkeypatch):
     steps = types.SimpleNamespace(taken=250, scheduled=600)
     record = make_record(status="interrupted", failure="stopped\nhere", steps=steps)
     reading = make_reading(record, seed=None)
@@ -224,7 +224,7 @@ def test_controller_that_times_out_is_not_queried_again(monkeypatch, tmp_path, s
     assert len(asked) == names and asked[-1][0] == "sacct"
 
 
-def test_the_last_living_job_of_a_run_counts_or_else_the_last(tmp_path):
+def test_last_live_job_of_a_run_counts_or_the_last_one(tmp_path):
     folder = tmp_path / "seed=0"
     records = [a_record(tmp_path, f"a-{i}", [[folder]], job_id=str(i)) for i in range(3)]
     jobs = {("a-0", "0"): SlurmJob("0", "PENDING"), ("a-1", "0"): SlurmJob("1", "FAILED")}

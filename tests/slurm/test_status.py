@@ -98,7 +98,7 @@ def test_lock_owner_is_assessed_by_its_own_job(folder):
     assert "about whose job Slurm says nothing" in unknown.reason
 
 
-def test_job_that_slurm_forgot_is_over_where_the_submission_names_it(folder, tmp_path, monkeypatch):
+def test_job_missing_in_slurm_is_ended_if_the_submission_names_it(folder, tmp_path, monkeypatch):
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("squeue", "")
     change(folder, status="running")
@@ -169,7 +169,7 @@ def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
     assert missing.returncode == 2 and "is not a folder" in missing.stderr
 
 
-def test_expected_end_is_that_of_the_slowest_and_of_the_whole(folder):
+def test_expected_end_is_that_of_the_slowest_run_and_of_the_study(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     change(folder, timings={"started": time.time() - 105})
     hold(folder, "another", age=5)

@@ -119,7 +119,7 @@ def test_damaged_files_are_counted(monkeypatch, capsys):
     ]
 
 
-def test_questions_are_answered_by_an_option_or_on_a_terminal(monkeypatch):
+def test_confirmation_is_given_by_an_option_or_at_a_terminal(monkeypatch):
     confirm = commands._make_confirmation
     assert confirm(types.SimpleNamespace(yes=True))("?") is True
     monkeypatch.setattr(commands.sys, "stdin", types.SimpleNamespace(isatty=lambda: False))
@@ -181,7 +181,7 @@ def test_a_preflight_on_a_node_writes_its_outcome(monkeypatch, tmp_path):
         (OSError("full"), OSError, "it was ended by OSError full"),
     ],
 )
-def test_a_preflight_that_fails_says_why(monkeypatch, tmp_path, error, raised, said):
+def test_failed_preflight_states_the_reason(monkeypatch, tmp_path, error, raised, said):
     with pytest.raises(raised):
         run_job(monkeypatch, tmp_path, error)
     stored = json.loads((tmp_path / launch.PREFLIGHT_FILE).read_text())

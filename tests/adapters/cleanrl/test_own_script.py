@@ -64,7 +64,7 @@ def with_tyro(source):
     return source.replace("args = parse_args()", f"args = tyro.cli(Args)\n    {sizes}")
 
 
-def test_copies_train_as_their_lines_say(tmp_path):
+def test_copied_scripts_train_with_their_changed_lines(tmp_path):
     _, wheel = support.run(own(None), tmp_path)
     spec = own(shipped())
     folder, copy = support.run(spec, tmp_path)
@@ -258,7 +258,7 @@ def test_the_script_of_other_actions_is_refused():
         prepare_run(own(shipped(discrete=True)), load_adapter("cleanrl"))
 
 
-def test_only_a_framework_of_scripts_takes_one():
+def test_only_script_frameworks_accept_a_script():
     spec = support.spec("sb3", script=script(shipped()))
     with pytest.raises(SpecError, match="framework=sb3 runs no script of its own"):
         prepare_run(spec, load_adapter("sb3"))
@@ -284,7 +284,7 @@ def test_stored_script_is_restored_after_its_hash_is_checked():
         make_own_script({**stored["script"], "name": "../mine.py"})
 
 
-def test_files_that_are_no_scripts_are_refused(tmp_path):
+def test_files_that_are_not_scripts_are_refused(tmp_path):
     values = {name: {"name": "a"} for name in ("framework", "algorithm", "env", "hps", "study")}
     with pytest.raises(SpecError, match="~ cannot be expanded"):
         spec_from_values(values | {"script": "~nobody-here/x.py"})
@@ -326,7 +326,7 @@ def test_lockstep_finds_the_changed_line(tmp_path, capsys):
     assert "gradients of the value" in printed and "ppo.value_loss_factor" in printed
 
 
-def test_only_frameworks_of_scripts_take_one_in_lockstep(tmp_path, capsys):
+def test_only_script_frameworks_accept_a_script_in_lockstep(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(shipped())
     words = ["lockstep", "--frameworks", "sb3,skrl", "--algorithms", "ppo"]
     assert main([*words, "--script", str(tmp_path / "mine.py")]) == 2

@@ -126,7 +126,7 @@ def test_every_hyperparameter_takes_other_values_with_patches(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))
-def test_patches_of_all_fields_fit_together(algorithm):
+def test_patches_of_all_fields_are_compatible(algorithm):
     adapter = CleanRLAdapter()
     fields = sorted(adapter.list_patchable_fields(algorithm))
     patches = make_patches(adapter, algorithm, load_recipe(algorithm, "cleanrl"), fields)
@@ -155,7 +155,7 @@ def test_delays_count_critic_steps_from_the_first():
     assert native.patched_fields == ("train_freq", "policy_delay", "target_update_interval")
 
 
-def test_weight_of_the_value_loss_makes_up_for_the_script_s_factor():
+def test_weight_of_the_value_loss_compensates_the_factor_of_the_script():
     assert translate("ppo", vf_coef=0.25).settings["vf-coef"] == 0.25
     assert translate("ppo", vf_coef=0.25, patched=True).settings["vf-coef"] == 0.5
 
@@ -209,7 +209,7 @@ def test_missing_wheel_error_names_the_install_command(monkeypatch, tmp_path):
         bridge.load_script("ppo")
 
 
-def test_dqn_of_the_release_before_copies_its_target_as_a_whole(monkeypatch):
+def test_dqn_of_the_previous_release_copies_its_target_completely(monkeypatch):
     monkeypatch.setattr(settings, "is_before_1_2", lambda: True)
     assert "tau" not in translate("dqn", tau=1.0).settings
     with pytest.raises(SpecError, match="tau"):

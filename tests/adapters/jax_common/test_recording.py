@@ -42,7 +42,7 @@ def state():
     )
 
 
-def test_kernels_are_turned_and_written_where_they_were_read(state):
+def test_kernels_are_transposed_and_written_to_their_location(state):
     held = {"policy": state}
     arrays = FlaxNetworks(
         locate_linear_layers("policy", {"0": "policy"}), lambda: held, lambda new: write(held, new)

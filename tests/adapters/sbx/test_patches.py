@@ -28,7 +28,7 @@ def train_dqn(**changes):
 
 
 @pytest.mark.long
-def test_compiled_code_is_patched_and_upstreams_own_afterwards():
+def test_compiled_code_is_patched_and_restored_afterwards():
     plain = train_dqn()
     # Two values of one constant: compiled code of the first must not stand for the second.
     patched = {train_dqn(huber_delta=0.05), train_dqn(huber_delta=0.1)}

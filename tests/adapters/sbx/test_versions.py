@@ -11,7 +11,7 @@ class SAC:
         pass
 
 
-def test_arguments_that_say_what_an_older_release_does_are_left_out():
+def test_arguments_equal_to_the_behavior_of_older_releases_are_omitted():
     arguments = {"tau": 0.01, "target_entropy": "auto"}
     assert drop_later_arguments(SAC, arguments) == {"tau": 0.01}
 

@@ -60,7 +60,7 @@ def test_single_environment_uses_skrls_wrapper():
     assert wrap_environments([CountingEnv(2), CountingEnv(2)]).num_envs == 2
 
 
-def test_rollouts_and_length_are_shared_out_among_environments():
+def test_rollouts_and_length_are_divided_among_environments():
     adapter, task = load_adapter("skrl"), load_task("Pendulum-v1")
     native = adapter.translate(
         "ppo", load_recipe("ppo", "skrl"), RunContext(task, 5000, 0, n_envs=4)

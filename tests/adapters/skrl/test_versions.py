@@ -61,7 +61,7 @@ def test_defaults_are_read_from_the_installed_class():
     assert load_default_options("PPO")["gae_lambda"] == 0.95
 
 
-def test_only_releases_that_import_gym_get_it():
+def test_gym_is_provided_only_to_releases_that_import_it():
     for release in ("1.0.0", "1.3.0"):
         assert "gym==0.26.2" in SUPPORTED_VERSIONS.list_requirements(release)
     assert SUPPORTED_VERSIONS.list_requirements("1.4.3") == ("skrl==1.4.3",)

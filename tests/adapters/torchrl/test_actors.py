@@ -271,7 +271,7 @@ def test_systems_and_releases_that_lack_actor_support_are_refused(
     assert message in adapter.why_unsupported_actors("r2d2")
 
 
-def test_other_algorithms_have_no_actors_and_one_actor_is_no_setting():
+def test_other_algorithms_and_one_actor_have_no_actor_setting():
     with pytest.raises(SpecError, match="actors=2 is not available: it steps its environments"):
         prepare_run(support.spec("torchrl", "dqn", actors=2, n_envs=2), TorchRLAdapter())
     one, two = (support.spec("torchrl", "r2d2", "cpu", n_envs=2, actors=n) for n in (1, 2))

@@ -52,7 +52,7 @@ def test_noise_is_refused_where_action_dimensions_have_different_ranges():
 
 
 @pytest.mark.parametrize("alignment", ["common", "exact"])
-def test_own_recipe_is_in_action_units_whatever_the_bounds(alignment):
+def test_own_recipe_is_in_action_units_for_all_bounds(alignment):
     run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", alignment=alignment)
     settings = prepare_run(run, TorchRLAdapter()).native.settings
     names = ("AdditiveGaussianModule.std", "TD3Loss.policy_noise", "TD3Loss.noise_clip")

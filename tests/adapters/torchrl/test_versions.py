@@ -41,7 +41,7 @@ def test_older_releases_get_matching_package_versions(release, tensordict, is_ol
     assert ("gymnasium==0.29.1" in requirements) is is_old
 
 
-def test_old_names_of_coefficients_in_scripts_are_no_declared_defaults(monkeypatch):
+def test_old_coefficient_names_are_not_declared_defaults(monkeypatch):
     import ast
 
     from parallax.adapters import torchrl as adapter

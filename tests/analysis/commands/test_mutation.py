@@ -50,7 +50,7 @@ def study(tmp_path):
     return tmp_path
 
 
-def test_operators_are_judged_by_what_can_be_killed_and_is_not_trivial(study):
+def test_operators_are_judged_by_killable_non_trivial_mutants(study):
     (setting,) = read_outcomes(study)
     found = judge_mutation(setting)
     sdf, sls, nrs = found.operators
@@ -161,6 +161,6 @@ def test_control_characters_of_a_file_are_escaped(tmp_path, capsys):
     assert "\x1b" not in text and r"a\x1b[31mb" in text
 
 
-def test_a_missing_file_says_what_writes_it(tmp_path, capsys):
+def test_missing_file_error_names_the_command_that_writes_it(tmp_path, capsys):
     assert main(["mutation", "score", str(tmp_path)]) == 2
     assert "parallax mutation test" in capsys.readouterr().err

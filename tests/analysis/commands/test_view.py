@@ -185,7 +185,7 @@ def test_report_address_opens_no_other_file(server):
         assert get(server, path, secret=server.report_secret)[0] == 403
 
 
-def test_a_comparison_of_nothing_says_what_to_do(server):
+def test_comparison_without_runs_names_the_next_step(server):
     assert "No run is ticked: tick 1 to 12" in get(server, "runs")[1]
     key = find_keys(get(server, "study?study=demo")[1])[0]
     assert get(server, "runs?" + "&".join([f"run={key}"] * 500))[0] == 200
@@ -250,7 +250,7 @@ def test_pages_in_a_real_browser(server, tmp_path):
         assert page.evaluate("window.origin") == "null"  # it cannot read the other pages
 
 
-def test_packed_runs_that_the_folder_lacks_are_shown(tmp_path, write_run_folder):
+def test_packed_runs_missing_in_the_folder_are_shown(tmp_path, write_run_folder):
     write_run_folder(tmp_path, seed=0)
     own, others = tmp_path / "demo", tmp_path / "away"
     write_run_folder(others, seed=1)

@@ -80,7 +80,7 @@ def test_relative_and_unnormalized_paths_find_the_same_run(results, make_run, mo
         assert load_runs(root).runs[0].id.cell.variant == "steps=20000,alignment=common"
 
 
-def test_a_copied_run_counts_once_and_says_of_which(results, make_run):
+def test_copied_run_counts_once_and_names_its_original(results, make_run):
     folder = make_run(seed=0)
     shutil.copytree(folder, folder.with_name("seed=1"))
     loaded = load_runs(results)
@@ -190,7 +190,7 @@ def test_runs_with_equal_evaluations_under_several_names_are_named(results, make
     assert sentence.endswith(": seed=0, seed=2 of sb3 have equal evaluations; one may be a copy")
 
 
-def test_a_copy_with_other_returns_is_named_as_such(results, make_run):
+def test_copy_with_other_returns_is_named(results, make_run):
     folder = make_run(seed=0, score=100)
     shutil.move(folder, folder.with_name("first"))
     make_run(seed=0, score=300)

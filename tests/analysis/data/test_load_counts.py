@@ -88,7 +88,7 @@ def test_a_run_is_complete_only_if_it_ends_at_the_scheduled_step(steps, end):
             check_complete(evaluations, end)
 
 
-def test_seeds_that_only_another_framework_has_are_named(results, make_run, capsys):
+def test_seeds_missing_in_one_framework_are_named(results, make_run, capsys):
     for seed in (0, 1, 2):
         make_run(framework="sb3", seed=seed)
     make_run(framework="cleanrl", seed=1, status="failed")
@@ -108,7 +108,7 @@ def test_seeds_that_only_another_framework_has_are_named(results, make_run, caps
     assert "seeds 0, 2" in (results / "analysis" / "comparison.md").read_text()
 
 
-def test_a_study_with_the_same_seeds_everywhere_lacks_none(results, make_run, capsys):
+def test_study_with_equal_seeds_has_no_missing_ones(results, make_run, capsys):
     for framework in ("sb3", "cleanrl"):
         for seed in (0, 1):
             make_run(framework=framework, seed=seed)
@@ -124,7 +124,7 @@ def test_seeds_evaluated_at_other_steps_keep_their_own_last_evaluation(results, 
     assert scores == [6, 8]
 
 
-def test_reading_does_not_depend_on_what_run_json_holds_besides(results, make_run):
+def test_additional_fields_of_run_json_are_ignored(results, make_run):
     path = make_run() / "run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "later": {"field": [1, 2]}}))

@@ -189,7 +189,7 @@ def test_a_damaged_file_is_one_message(packed, damage, message, capsys):
     assert message in error and len(error.splitlines()) == 1 and str(packed) in error
 
 
-def test_a_file_that_is_no_parquet_is_refused_before_it_is_written(study, tmp_path, capsys):
+def test_output_without_parquet_suffix_is_refused_before_writing(study, tmp_path, capsys):
     assert main(["study", "pack", str(study), "--output", str(tmp_path / "demo.csv")]) == 2
     assert "give a file that ends in .parquet" in capsys.readouterr().err
     assert not (tmp_path / "demo.csv").exists()
@@ -370,7 +370,7 @@ def test_files_without_hashes_are_read(packed, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["study/cheap", "clipping", "target", "td3_sbx"])
-def test_published_files_are_used_whole(name):
+def test_published_files_are_used_completely(name):
     loaded = load_runs(Path(__file__).parents[3] / f"docs/{name}.parquet")
     assert loaded.used == loaded.requested > 0
 
@@ -409,7 +409,7 @@ ODD_COLUMNS = [
 
 @pytest.mark.parametrize("schema", [OLD, PACKED_SCHEMA], ids=["without hashes", "hashed again"])
 @pytest.mark.parametrize(("column", "value"), ODD_COLUMNS)
-def test_odd_columns_are_a_reason_and_no_traceback(packed, column, value, schema, tmp_path):
+def test_invalid_columns_are_a_reason_and_no_traceback(packed, column, value, schema, tmp_path):
     usable = load_runs(packed).used
     edit(packed, lambda row: row.update({column: value}), schema)
     loaded = load_runs(packed)
@@ -425,7 +425,7 @@ ODD_SPECS = (None, "", "null", "[]", '{"n_timesteps": "a"}', '{"n_timesteps": -1
 
 
 @pytest.mark.parametrize("spec", [*ODD_SPECS, '{"hyperparameters": [1]}', '{"x": 1}'])
-def test_an_odd_spec_of_another_tool_is_a_reason(packed_before, spec):
+def test_invalid_spec_of_another_tool_is_a_reason(packed_before, spec):
     rows = pyarrow.parquet.read_table(packed_before).to_pylist()
     rows[0]["spec"] = spec
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed_before)

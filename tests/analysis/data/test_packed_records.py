@@ -40,7 +40,7 @@ def test_the_command_needs_a_file(monkeypatch):
         runpy.run_path(packed.__file__, run_name="__main__")
 
 
-def test_the_command_says_that_it_is_done(monkeypatch, tmp_path):
+def test_command_reports_completion(monkeypatch, tmp_path):
     written = tmp_path / "written.parquet"
     rows = list(packed.read_rows(packed.REFERENCE_FILE))
     monkeypatch.setattr(packed, "REFERENCE_FILE", written)
@@ -164,7 +164,7 @@ def test_packed_rows_of_other_tools_have_their_settings_in_order(tmp_path):
     assert packed._run_to_row(own, tmp_path)["seconds"] == 2.5
 
 
-def test_strategies_of_one_name_are_named_by_what_differs():
+def test_strategies_of_one_name_are_named_by_differing_fields():
     names = replay_metrics._name_strategies(
         [
             {"name": "uniform"},

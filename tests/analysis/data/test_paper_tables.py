@@ -47,7 +47,7 @@ def test_results_of_mutants_are_found_for_any_version_of_a_task():
     assert MUPRL_RESULTS and find_muprl_results("Unknown-v1", "ppo") is None
 
 
-def test_parts_of_the_papers_times_add_up_and_tables_are_whole():
+def test_times_of_the_paper_add_up_and_tables_are_complete():
     for name in ("per", "imp"):
         total, *parts = IMP_SECONDS[name]
         assert total == pytest.approx(sum(parts), rel=0.02)

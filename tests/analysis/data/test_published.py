@@ -36,7 +36,7 @@ def cell(algorithm, env, hps, framework):
     return row.mean, row.spread
 
 
-def test_the_thesis_tables_are_whole():
+def test_thesis_tables_are_complete():
     rows = thesis()
     assert len(rows) == 288
     keys = {(row.algorithm, row.env, row.hps, row.framework) for row in rows}
@@ -70,7 +70,7 @@ def test_the_recovered_deviation_of_four_good_seeds_and_one_bad_one():
 
 
 @pytest.mark.parametrize(("env", "top"), [("InvertedPendulum", 1000.0), ("Hopper", 6000.0)])
-def test_recovered_deviations_fit_between_nothing_and_the_best_return(env, top):
+def test_recovered_deviations_are_possible_for_the_range_of_returns(env, top):
     """Population variance is at most (top - mean)(mean - 0): Bhatia and Davis 2000."""
     for row in iterate_some(thesis()):
         if row.env != env:
@@ -88,7 +88,7 @@ def test_the_targets_are_the_eighteen_of_the_thesis():
 
 
 @pytest.mark.parametrize("name", list_tables())
-def test_every_row_has_a_source_and_makes_sense(name):
+def test_every_row_has_a_source_and_plausible_values(name):
     rows = read_table(name)
     assert rows
     keys = [
@@ -361,7 +361,7 @@ def test_missing_table_is_one_message(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*is not the table")
-def test_text_after_a_closing_quote_is_no_table(tmp_path, monkeypatch):
+def test_text_after_a_closing_quote_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "FOLDER", tmp_path)
     write_table(tmp_path, '"x"y,z', header="a,b")
     with pytest.raises(published.PublishedTableError, match=r"mine\.csv is not a table: "):

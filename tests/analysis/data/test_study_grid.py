@@ -146,7 +146,7 @@ def test_only_brackets_inside_others_are_nesting():
         ),
     ],
 )
-def test_a_grid_that_cannot_be_trained_says_why(tmp_path, changes, message):
+def test_untrainable_grid_states_the_reason(tmp_path, changes, message):
     with pytest.raises(UnusableError) as refused:
         read_grid(write_grid(tmp_path / "grid.yaml", **changes))
     assert str(refused.value) == message

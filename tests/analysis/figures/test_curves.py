@@ -37,7 +37,7 @@ def test_the_line_is_the_mean_over_seeds_of_the_mean_over_episodes(results, make
     assert curve.left_out == 0
 
 
-def test_seeds_are_aggregated_where_all_were_evaluated_and_the_caption_says_so(results, make_run):
+def test_seeds_are_aggregated_at_common_steps_stated_in_the_caption(results, make_run):
     make_run(seed=0, timesteps=[10, 20, 30], scheduled=30, returns=[[1], [2], [3]])
     make_run(seed=1, timesteps=[10, 20, 30], scheduled=30, returns=[[3], [4], [5]])
     panels = panels_of(results, steps_of_last=[10, 25, 30])

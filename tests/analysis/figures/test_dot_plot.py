@@ -119,7 +119,7 @@ def test_curve_pages_name_the_return_axis(material):
         assert "mean return" in [text.get_text() for text in figure.texts]
 
 
-def test_profiles_are_cut_to_where_they_fall(material):
+def test_profiles_are_cut_to_the_falling_range(material):
     items = [one.profiles for one in material.verdicts.overall]
     low, high = find_threshold_range(items)
     thresholds = items[0].thresholds

@@ -133,7 +133,7 @@ def test_files_of_other_settings_have_other_names():
     assert len(set(studies)) == 4
 
 
-def test_no_text_is_cut_off_or_too_small_to_read(material, monkeypatch):
+def test_text_is_complete_and_large_enough(material, monkeypatch):
     drawn = []
     draw = Text.draw
     monkeypatch.setattr(Text, "draw", lambda text, r: (drawn.append(text), draw(text, r))[1])
@@ -218,7 +218,7 @@ def test_highlights_show_planted_differences(material):
     assert titles[0].startswith("Walker2d-v4")
 
 
-def test_another_process_gives_the_same_bytes_whatever_its_hash_seed(results, make_run, tmp_path):
+def test_figures_do_not_depend_on_process_or_hash_seed(results, make_run, tmp_path):
     tasks = ("Hopper-v4", "Walker2d-v4")
     for env, framework, seed in itertools.product(tasks, ("cleanrl", "sb3", "torchrl"), range(2)):
         make_run(env=env, framework=framework, seed=seed, score=100 + seed)

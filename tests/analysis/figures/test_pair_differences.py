@@ -59,7 +59,7 @@ def test_a_pair_is_shaded_unless_both_have_learned(results, make_run):
     }
 
 
-def test_a_single_pair_stands_in_one_panel_with_its_tasks(results, make_run):
+def test_single_pair_has_one_panel_with_its_tasks(results, make_run):
     for seed, name, env in (
         (seed, name, env)
         for seed in range(3)

@@ -160,7 +160,7 @@ def test_incomplete_runs_are_planned_again_and_counted(results, capsys):
     assert ("cleanrl", 3) not in {(spec.framework, spec.seed) for spec, _ in replaced}
 
 
-def test_a_framework_without_any_complete_run_gets_as_many_as_the_others(results, capsys):
+def test_framework_without_complete_runs_gets_as_many_seeds_as_others(results, capsys):
     write_runs(results, frameworks=("sb3", "torchrl"))
     write_runs(results, seeds=(0,), frameworks=("cleanrl",), status="pending")
     found = planned_specs(plan(results, "--max-seeds", "5"))
@@ -217,7 +217,7 @@ def test_script_passes_arguments_and_continues_after_a_failure(results, tmp_path
     assert all(call.endswith("a=1 b=x y") for call in calls)
 
 
-def test_a_harness_started_by_the_script_takes_the_command(results, tmp_path):
+def test_plan_script_starts_an_accepted_command(results, tmp_path):
     """The real program, up to its own check of the values."""
     write_runs(results, frameworks=("sb3", "cleanrl"))
     plan(results, "--max-seeds", "100")

@@ -89,7 +89,7 @@ def test_the_command_plans_seeds_for_all_tasks(results, make_run, capsys):
     assert "give one of them" in capsys.readouterr().err
 
 
-def test_without_two_tasks_the_command_says_what_is_missing(results, make_run, capsys):
+def test_command_with_one_task_names_what_is_missing(results, make_run, capsys):
     for framework in ("sb3", "skrl"):
         for seed in range(3):
             make_run(framework=framework, seed=seed)

@@ -147,7 +147,7 @@ def test_settings_without_study_runs_are_named_and_not_headline_findings(target)
     assert "in the study too" not in one.base
 
 
-def test_a_share_by_fewer_seeds_says_so(target):
+def test_share_of_fewer_seeds_states_their_number(target):
     few = only(target, lambda run: run.id.framework == "sb3" or run.id.seed < 4)
     (one,) = make_reports(few)
     assert one.changes[0].shares[0].endswith("4 pairs") and "10 pairs" in one.changes[0].runs

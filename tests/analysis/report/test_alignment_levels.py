@@ -137,7 +137,7 @@ def test_findings_are_short_and_few():
     assert all(len(text.split()) <= 30 for text in found)
 
 
-def test_findings_say_what_the_shares_depend_on():
+def test_findings_state_the_conditions_of_the_shares():
     spreads = [make_spread(level) for level in LEVELS]
     tasks = [("ppo", "Task-v1"), ("td3", "Task-v0")]
     more = [
@@ -164,7 +164,7 @@ def test_findings_say_what_the_shares_depend_on():
 
 
 @pytest.mark.parametrize("names", [("f0", "f1", "f2"), ("f0", "f1", "else")])
-def test_a_crossed_design_says_how_far_the_rest_depends_on_the_recipe(names):
+def test_crossed_design_states_the_interaction_with_the_recipe(names):
     cells = np.array([[0.0, 0.1, 0.2], [0.4, 0.6, 0.8], [0.9, 0.9, 0.9]])
     scores = cells[..., None] + np.array([-0.02, 0, 0.02])
     components = estimate_crossed_variance(scores)

@@ -91,7 +91,7 @@ def test_long_variants_and_many_frameworks_still_fit(results, make_run):
     assert max(map(len, render(results, "terminal").splitlines())) <= 100
 
 
-def test_a_single_seed_says_that_it_has_no_interval(results, make_run):
+def test_single_seed_is_labeled_as_having_no_interval(results, make_run):
     make_run()
     assert "n = 1, no interval" in render(results, "markdown")
 

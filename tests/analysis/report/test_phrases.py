@@ -24,7 +24,7 @@ def answers(study):
     return judge_runs(load_runs(study), VerdictOptions(resamples=500))
 
 
-def test_every_statement_names_the_groups_behind_it(answers):
+def test_every_statement_names_its_groups(answers):
     for word in (answer_reproduction, answer_consistency, answer_ranking):
         answer = word(answers)
         for statement in (answer.headline, *answer.parts, *answer.findings):

@@ -124,7 +124,7 @@ def test_figures_fit_a_phone_and_a_tap_enlarges_them(browser, report):
     assert browser.evaluate(f"{wide}.length") == 0
 
 
-def test_typing_words_filters_a_table(browser, report):
+def test_typed_words_filter_a_table(browser, report):
     browser.open(report, 390)
     browser.evaluate(
         "(() => { const input = document.querySelector('#t-ranking input');"

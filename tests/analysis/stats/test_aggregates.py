@@ -136,7 +136,7 @@ def test_tasks_have_equal_weight_for_any_number_of_seeds():
     assert found[3] == pytest.approx(1 - np.mean([np.minimum(task, 1).mean() for task in uneven]))
 
 
-def test_many_different_numbers_of_seeds_are_no_trouble():
+def test_many_different_numbers_of_seeds_are_supported():
     scores = [rng(n).normal(size=n) for n in (7, 11, 13, 16, 17, 19, 23, 29, 30, 31, 37, 41, 43)]
     found = compute_aggregates({"a": scores}, rng(), resamples=20)
     assert np.isfinite(found.point).all()

@@ -34,7 +34,7 @@ def near(first, second, repeats):
     return abs(first - second) < 4 * math.sqrt(0.25 / repeats)
 
 
-def test_the_table_is_whole(script, table):
+def test_coverage_table_is_complete(script, table):
     assert set(table) == {(name, n) for name in script.CASES for n in script.SIZES}
 
 

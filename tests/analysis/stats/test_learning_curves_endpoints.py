@@ -171,7 +171,7 @@ def test_strata_have_equal_weight_and_more_strata_bound_failures_tighter():
     assert p[0] > 0.05 > p[1]
 
 
-def test_distances_between_strata_are_no_noise_and_widen_the_range():
+def test_differences_between_strata_add_no_noise_and_widen_the_range():
     """Strata that are moved apart have more room to fail, and no more spread."""
     rng = np.random.default_rng(3)
     tasks = [rng.uniform(0.45, 0.55, 40) for _ in range(2)]
@@ -233,7 +233,7 @@ def test_permuted_log_rank_is_rarely_significant_between_equal_laws():
         ("steps-75", "first reaches 75% of the way to the published score", 0, 0.75),
     ],
 )
-def test_endpoints_have_words_and_numbers(name, words, evaluations, share):
+def test_endpoints_have_descriptions_and_values(name, words, evaluations, share):
     endpoint = Endpoint(name)
     assert words in endpoint.description
     assert endpoint.evaluations == evaluations

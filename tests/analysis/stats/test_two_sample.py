@@ -99,7 +99,7 @@ def test_holm_is_the_textbook_example_and_leaves_unknown_tests_out():
 
 
 @given(p=hnp.arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1)))
-def test_holm_never_makes_a_p_value_smaller_and_keeps_their_order(p):
+def test_holm_never_decreases_p_values_and_preserves_their_order(p):
     adjusted = adjust_holm(p)
     assert (adjusted >= p).all()
     assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
@@ -204,7 +204,7 @@ def test_contrasts_of_several_means_add_their_errors():
     assert item.degrees_of_freedom == pytest.approx(freedom)
 
 
-def test_rounding_makes_no_probability_above_one():
+def test_probabilities_are_at_most_one_despite_rounding():
     strata = [(0, 1), (1, 0)], [(2, 3), (2, 3)]  # probabilities that add up to 1 + 4e-16
     assert pairwise.compute_stratified_fisher_p(*strata) == 1.0
     for size in range(1, 40):

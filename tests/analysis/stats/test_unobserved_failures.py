@@ -63,7 +63,7 @@ def test_bound_is_invariant_to_shift_and_scale(case, shift, factor):
     )
 
 
-def test_moments_alone_stand_for_normal_samples():
+def test_moments_without_samples_are_treated_as_normal():
     rng = np.random.default_rng(3)
     first, second = rng.normal(50, 5, 400), rng.normal(52, 8, 400)
     values = compute_exceedance_p(first, second, (0.0, 100.0), -1.0)

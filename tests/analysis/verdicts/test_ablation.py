@@ -121,7 +121,7 @@ def test_gap_that_may_be_zero_has_no_shares():
     assert not compute_ratio_of_means(effect[:2], effect[:2]).is_bounded
 
 
-def test_intervals_of_shares_hold_the_true_share_as_often_as_they_say():
+def test_intervals_of_shares_have_their_stated_coverage():
     rng = np.random.default_rng(3)
     covered = 0
     for _ in range(1000):

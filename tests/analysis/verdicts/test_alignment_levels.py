@@ -251,7 +251,7 @@ def test_shares_of_steps_are_on_their_scale_already():
     assert np.isnan(unknown.spread)
 
 
-def test_two_levels_are_decomposed_where_there_is_no_third():
+def test_two_levels_are_decomposed_without_a_third():
     spreads = list_level_spreads(make_groups(levels=LEVELS[:2], frameworks=2), OPTIONS)
     found = decompose_levels(spreads, np.random.default_rng(1), resamples=50)
     assert not found.has_lockstep and found.shares.shares.residual == 0

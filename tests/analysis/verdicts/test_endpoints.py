@@ -59,7 +59,7 @@ def load(*endpoints, cell=MINE):
         ),
     ],
 )
-def test_every_page_says_who_chose_the_endpoint(recorded, requested, endpoint, source):
+def test_every_page_states_who_chose_the_endpoint(recorded, requested, endpoint, source):
     found = settle_options(load(*recorded), VerdictOptions(endpoint=requested))
     assert (found.endpoint, found.endpoint_source) == (endpoint, source)
     assert settle_options(load("auc", ""), found) is found

@@ -153,7 +153,7 @@ def test_figures_mark_what_failed_runs_change(failing):
     assert spec.draw()
 
 
-def test_a_report_says_once_per_section_how_failed_runs_count(failing):
+def test_report_explains_once_per_section_how_failed_runs_count(failing):
     figures = collections.defaultdict(list)
     document = make_report_document(failing, figures, "command", "versions")
     lead = "With failed trainings (SB3 8, skrl 20) at the bottom of the task's range"

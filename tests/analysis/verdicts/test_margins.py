@@ -58,7 +58,7 @@ def test_fewer_than_thirty_perfect_runs_are_inconclusive(n):
     assert item.p_unobserved_failures == pytest.approx((1 - item.margin.size / 1000) ** n, rel=1e-6)
 
 
-def test_thirty_runs_without_a_failure_are_equivalent_and_the_plan_says_so():
+def test_thirty_runs_without_a_failure_are_equivalent_as_planned():
     few, many = (verdict(np.full(n, 1000.0), np.full(n, 1000.0)) for n in (5, 30))
     assert many.verdict == "equivalent"
     assert few.seeds_needed == 30
@@ -73,7 +73,7 @@ def test_equal_runs_below_the_minimum_number_are_not_equivalent(mean):
     assert verdict(np.full(60, mean), np.full(60, mean)).verdict == "equivalent"
 
 
-def test_no_number_of_runs_is_enough_where_no_range_is_known():
+def test_no_number_of_runs_suffices_without_a_known_range():
     pair = group("a", [1.0, 2.0], "Unknown-v1"), group("b", [1.0, 2.0], "Unknown-v1")
     assert compute_min_runs(pair, VerdictOptions()) == math.inf
 
@@ -110,7 +110,7 @@ def test_equal_samples_have_a_p_value_of_one():
     assert unseen.compute_equal_means_p(sample, sample, (0, 1)) == 1.0
 
 
-def test_the_bound_is_the_same_whichever_framework_comes_first():
+def test_bound_is_symmetric_in_the_frameworks():
     rng = np.random.default_rng(0)
     first, second = rng.uniform(0, 1, 12), rng.uniform(0, 1, 7)
     p = unseen.compute_difference_p(first, second, (0, 1), 0.4)
@@ -189,7 +189,7 @@ def test_failed_runs_are_counted_and_compared():
     assert found.difference == pytest.approx(-0.6)
 
 
-def test_failed_runs_of_an_unknown_task_are_not_made_up():
+def test_failed_runs_of_an_unknown_task_get_no_score():
     found = verdict([1.0, 2.0], [3.0, 4.0], env="Unknown-v0").failures
     assert not found.known
     assert math.isnan(found.p)
@@ -221,7 +221,7 @@ def test_required_runs_would_show_a_failure_as_rare_as_the_margin_allows(first, 
 UNKNOWN = StudyCell("s", "Unknown-v0", "ppo", "original", "")
 
 
-def test_ranges_say_where_they_come_from():
+def test_ranges_name_their_source():
     def find(env, algorithm="ppo", **options):
         ends = find_score_range([group("a", [], env, algorithm)], VerdictOptions(**options))
         return ends.low, ends.high, ends.source

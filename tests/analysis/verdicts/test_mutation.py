@@ -157,7 +157,7 @@ def test_outcomes_are_pairs_of_tests(tmp_path):
         ({"tests": {"mutant": [[2], [0]]}}, "is not what parallax mutation test writes"),
     ],
 )
-def test_outcomes_that_are_no_pairs_are_refused(tmp_path, changes, message):
+def test_outcomes_that_are_not_pairs_are_refused(tmp_path, changes, message):
     with pytest.raises(OutcomesError, match=message):
         read(tmp_path, **changes)
 

@@ -32,7 +32,7 @@ def make_pairs(p, verdict="inconclusive", study="s", env="A-v1"):
         (0.05, "inconclusive", "no difference shown", 0),
     ],
 )
-def test_differences_are_named_or_there_are_more_than_chance_gives(p, verdict, word, observed):
+def test_omnibus_names_differences_or_their_excess_over_chance(p, verdict, word, observed):
     (found,) = judge_omnibus(make_pairs(p, verdict), VerdictOptions(resamples=2000))
     assert (found.study, found.algorithm, found.variant) == ("s", "ppo", "v")
     assert (found.verdict, found.different) == (word, 3 * (verdict == "different"))

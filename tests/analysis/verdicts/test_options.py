@@ -20,7 +20,7 @@ RANGES = (("A-v1", 0.0, 1.0), ("A-v1", 5.0, 6.0), ("B-v1", 2.0, 3.0))
         ({"endpoint": "steps-90", "ranges": RANGES}, "10% of the length of training"),
     ],
 )
-def test_a_margin_says_what_it_is_a_share_of(options, text):
+def test_margin_states_its_reference(options, text):
     assert VerdictOptions(**options).margin_description == text
 
 

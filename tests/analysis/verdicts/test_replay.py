@@ -422,7 +422,7 @@ def test_gain_is_relative_to_the_absolute_other_score():
     assert {replay._compute_gain(ours, per, name) for name in ("per", "uniform")} == {None}
 
 
-def test_each_two_frameworks_are_compared_in_a_setting_whatever_their_variants():
+def test_all_pairs_of_frameworks_are_compared_in_a_setting():
     items = []
     for number, framework in enumerate(("b", "a", "c")):
         cell = dataclasses.replace(

@@ -214,7 +214,7 @@ def test_words_of_the_test_need_a_p_value_below_the_level(difference, p, word):
     assert _classify_difference(difference, p, 0.05) == word
 
 
-def test_a_published_table_is_no_target_of_itself():
+def test_published_table_is_not_a_target_of_itself():
     groups = group_published_scores("thesis_tables")
     own = [one for one in groups if one.framework == "sb3" and one.cell.hps == "original"]
     found = judge_group_reproductions(own, VerdictOptions())

@@ -100,7 +100,7 @@ def test_checks_without_a_test_are_skipped():
 
 
 @pytest.mark.parametrize(("batch", "most"), [(1, 30), (5, 4), (5, 12)])
-def test_a_batch_must_fit(batch, most):
+def test_batch_size_must_fit_the_schedule(batch, most):
     with pytest.raises(ValueError, match="multiple"):
         SequentialSchedule(batch, most)
 
@@ -278,7 +278,7 @@ def test_family_rates_in_the_document_respect_the_level():
 
 
 @pytest.mark.parametrize(("batch", "most"), [(1, 30), (5, 4), (5, 12)])
-def test_a_schedule_that_does_not_fit_says_what_to_give(batch, most):
+def test_invalid_schedule_error_names_valid_values(batch, most):
     with pytest.raises(ValueError, match="do not fit") as raised:
         SequentialSchedule(batch, most)
     assert str(raised.value) == (
@@ -319,7 +319,7 @@ def test_a_single_check_is_students_test_the_bound_and_the_permutation_test(n):
     assert (waits.next_check_size, waits.first, waits.second) == (2 * n, *pair)
 
 
-def test_a_pair_without_a_check_is_no_test_of_its_family():
+def test_unchecked_pairs_do_not_count_in_their_family():
     rng = np.random.default_rng(0)
     groups = [group(name, rng.normal(100, 9, n)) for name, n in (("a", 6), ("b", 6), ("c", 2))]
     groups.append(ScoreGroup(**{**_fields(groups[0]), "framework": "d", "scores": None}))

@@ -31,7 +31,7 @@ def test_the_spread_is_the_prediction_interval_of_one_more_mean(spread):
     assert (spread.low, spread.high) == pytest.approx((100 - half, 100 + half))
 
 
-def test_one_more_framework_lies_in_the_spread_as_often_as_stated():
+def test_spread_covers_one_more_framework_as_often_as_stated():
     rng, inside = np.random.default_rng(0), 0
     for means in rng.normal(size=(4000, 7)):
         found = compute_reference_spread({str(i): [mean] for i, mean in enumerate(means[:6])})

@@ -86,7 +86,7 @@ def test_difference_of_means_needs_more_than_unequal_distributions():
     assert far.statement.p_mean < 0.05 < near.statement.p_mean
 
 
-def test_rates_of_failure_alone_can_differ():
+def test_failure_rates_can_differ_with_equal_means():
     steady, failing = [1000.0] * 20, [1000.0] * 8 + [5.0] * 12
     item = state(np.array(steady) - np.arange(20), failing)
     assert item.statement.text in (DIFFERENT_IN_DISTRIBUTION, DIFFERENT_IN_MEAN)
@@ -233,7 +233,7 @@ def suite(n, gap=0.0, tasks=(PENDULUM, "Pendulum-v1"), seed=0):
     ]
 
 
-def test_tasks_together_show_equivalence_that_each_alone_cannot():
+def test_pooled_tasks_can_show_equivalence_that_single_ones_cannot():
     groups = suite(30)
     alone = judge_consistency(groups, OPTIONS)
     assert {item.verdict for item in alone} == {"inconclusive"}
@@ -482,7 +482,7 @@ def test_pairs_that_have_not_learned_are_no_findings_of_equivalence(results, mak
     assert text in answer.headline.text
 
 
-def test_findings_say_what_exactly_is_shown(results, make_run):
+def test_findings_state_what_is_shown(results, make_run):
     for framework in ("sb3", "cleanrl"):
         for seed in range(12):
             make_run(seed=seed, framework=framework, env=PENDULUM, score=980 + seed / 2)
@@ -552,7 +552,7 @@ def make_statement(verdict, first, second, p_tost=0.001, failed=(0, 0), p_fisher
     return statement
 
 
-def test_a_condition_needs_two_one_sided_tests_room_and_no_failed_run():
+def test_conditional_equivalence_needs_tost_a_margin_and_no_failed_run():
     near = around(500, 10, 6), around(510, 10, 6)
     found = make_statement("inconclusive", *near)
     limit = 10 + stats.t.ppf(0.95, 10) * math.sqrt(200 / 6)

@@ -47,7 +47,7 @@ def test_transplants_fit_the_installed_version(framework):
             pass
 
 
-def test_every_bug_names_probes_that_exist_or_says_why_not():
+def test_every_bug_names_existing_probes_or_a_reason():
     known = {probe.name for probe in PROBES}
     for case in CASES:
         assert set(case.release.seen_by) <= known, case
@@ -106,7 +106,7 @@ def test_probes_written_for_a_bug_name_it(name, algorithm, words):
     assert words not in result.answers[plain].meaning
 
 
-def test_bugs_are_found_by_name_and_are_no_ordinary_interventions():
+def test_bugs_are_found_by_name_and_are_not_interventions():
     adapter = load_adapter("sb3")
     assert find_intervention("bug.signed-kl", adapter, ["ppo"]).released
     assert not any(item.name.startswith("bug.") for item in list_interventions(adapter))

@@ -141,7 +141,7 @@ def test_values_that_cannot_be_used_are_refused():
         translate_zoo_entry("ppo", {"n_envs": "many"})
 
 
-def test_unknown_tasks_are_answered_with_the_known_ones(zoo, capsys):
+def test_unknown_task_error_lists_the_known_ones(zoo, capsys):
     words = ["new", "recipe", str(zoo), "--algorithms", "ppo", "--name", "a", "--output", "b"]
     assert main([*words, "--env", "Hoper-v4"]) == 2
     assert "Hopper-v4" in capsys.readouterr().err

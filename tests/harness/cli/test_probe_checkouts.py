@@ -146,7 +146,7 @@ def test_invalid_ranges_are_refused(checkout, commits, message):
         (["--path", ".", "--frameworks", "sb3", "--seeds", "2"], "drop --seeds"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(words, message, capsys):
+def test_incompatible_options_are_refused(words, message, capsys):
     assert main(["probe", "--probe", "td3.target_update", *words]) == 2
     assert message in capsys.readouterr().err
 

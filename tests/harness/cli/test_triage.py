@@ -182,7 +182,7 @@ def test_failed_run_counts_as_the_lowest_score(reference, tmp_path):
 @pytest.mark.parametrize(
     "verdict", [triage.INSIDE, triage.OUTSIDE, triage.CHANGED, triage.INCONCLUSIVE]
 )
-def test_conclusions_say_whether_the_update_changed(verdict):
+def test_conclusions_state_whether_the_update_changed(verdict):
     assert triage.conclude(verdict, True).startswith("The update changed")
     assert triage.conclude(verdict, False).startswith("No difference in an update")
 

@@ -239,7 +239,7 @@ def test_installed_code_needs_no_trust(monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["in", "beside", "study"])
-def test_modules_that_come_with_a_run_cannot_be_imported(study, tmp_path, place):
+def test_modules_in_a_run_folder_cannot_be_imported(study, tmp_path, place):
     folder, _ = study
     here = {"in": folder, "beside": folder.parent, "study": folder.parents[5]}[place]
     mark = tmp_path / "other-mark"

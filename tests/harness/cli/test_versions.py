@@ -105,7 +105,7 @@ def test_wrong_bisections_are_refused(measured, words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_the_committed_page_is_that_of_the_committed_answers(tmp_path):
+def test_versions_page_is_up_to_date(tmp_path):
     folder = shutil.copytree(HISTORY, tmp_path / "history")
     before = (folder / "README.md").read_text()
     assert main(["versions", "--page", str(folder)]) == 0

@@ -33,7 +33,7 @@ def test_missing_answers_are_no_difference(found):
         assert not any(item.result.answers[name].unmeasured for name in PAIR)
 
 
-def test_the_same_deviation_in_words_is_no_difference():
+def test_equal_descriptions_are_no_difference():
     report = load_report(ROOT / "docs" / "differences.json")
     result = next(one for one in report.results if one.probe == "sac.temperature_gradient")
     assert any({"sb3", "torchrl"} <= set(group) for group in result.groups)  # 2.52 and 2.5

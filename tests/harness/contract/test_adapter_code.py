@@ -47,7 +47,7 @@ def test_code_of_an_adapter_has_its_distribution_and_what_that_requires(package)
     assert sorted(found["files"]) == ["__init__.py", "sb3_settings.py"]
 
 
-def test_a_package_brings_what_adapters_need_for_its_algorithms(package, monkeypatch):
+def test_modules_of_an_algorithm_package_are_loaded_by_name(package, monkeypatch):
     kind = type("Mine", (), {"__module__": "acme_rl.algorithms.mine"})
     monkeypatch.setitem(ALGORITHMS, "mine", kind)
     assert adapter.load_package_module("mine", "sb3_settings").VALUE == 7
@@ -74,7 +74,7 @@ def test_entry_points_follow_changes_of_the_module_path(tmp_path, monkeypatch):
     assert find_entry_points("own.group") == found
 
 
-def test_a_broken_adapter_hides_no_other_and_no_name_stands_for_two(monkeypatch, capsys):
+def test_broken_adapters_hide_no_others_and_names_are_unique(monkeypatch, capsys):
     """Its package may be damaged, and another one may take the name of a framework."""
     own = adapter.find_adapter_entry_points()["sb3"]
     others = {"aa": "no_such_module:X", "bb": "json:loads", "cc": "json:JSONDecoder"}
@@ -105,7 +105,7 @@ class BareAdapter(adapter.Adapter):
     name, packages = "bare", ()
 
 
-def test_an_adapter_that_says_nothing_supports_nothing_special(tmp_path, monkeypatch):
+def test_minimal_adapter_supports_no_optional_features(tmp_path, monkeypatch):
     bare = BareAdapter()
     monkeypatch.setattr(BareAdapter, "folder", tmp_path)
     assert bare.list_patchable_fields("ppo") == frozenset()
@@ -207,7 +207,7 @@ def test_settings_come_from_the_adapter_or_the_algorithm_package(own_adapter, mo
             call("sac")
 
 
-def test_defaults_are_coupled_where_the_settings_say_so(own_adapter):
+def test_defaults_are_coupled_as_declared_by_the_settings(own_adapter):
     recipe = load_recipe("ppo", "sb3")
     assert own_adapter.get_library_defaults("ppo", recipe, CONTEXT) is recipe
     assert own_adapter.get_library_defaults("td3", recipe, CONTEXT) == (recipe, CONTEXT)
@@ -218,7 +218,7 @@ def test_defaults_are_coupled_where_the_settings_say_so(own_adapter):
     assert scaled == dataclasses.replace(own, train_freq=3 * own.train_freq)
 
 
-def test_patches_and_meanings_are_used_where_the_run_allows_them(own_adapter, package):
+def test_patches_and_conversions_are_used_if_the_run_allows_them(own_adapter, package):
     recipe = load_recipe("ppo", "sb3")
     assert own_adapter.translate("ppo", recipe, CONTEXT) == ((), False, recipe, "seed 5")
     (package / "patches.yaml").write_text(

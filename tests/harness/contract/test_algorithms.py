@@ -200,7 +200,7 @@ def test_long_variants_fit_a_file_name():
     assert len(spec.variant) < 200 and "/" not in spec.variant
 
 
-def test_spec_survives_json():
+def test_spec_json_round_trip_is_lossless():
     import json
 
     spec = support.spec(hyperparameters={"gamma": 0.98})

@@ -7,7 +7,7 @@ import pytest
 from parallax.harness.contract.interpreter import find_cache_folder, make_private_cache_folder
 
 
-def test_the_users_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch):
+def test_user_cache_folder_follows_the_environment_variable(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert find_cache_folder("jax") == Path("/elsewhere/parallax/jax")
     monkeypatch.setenv("HOME", "/home/somebody")

@@ -133,7 +133,7 @@ def test_mismatching_state_is_refused():
 
 @pytest.mark.parametrize("kind", [np.random.MT19937, np.random.Philox])
 @pytest.mark.parametrize("position", [-1, 10**6])
-def test_a_generator_that_reads_outside_its_buffer_is_refused(kind, position):
+def test_generator_state_with_invalid_offsets_is_refused(kind, position):
     state = StateReader().read(np.random.Generator(kind(0)))
     inner = state["state"]
     (inner["state"] if "pos" in inner["state"] else inner).update(
@@ -535,7 +535,7 @@ def test_referenced_tensors_are_not_resized():
             torch_state.restore_tensors({"a": torch.zeros(2)}, states, write)
 
 
-def test_a_generator_of_pytorch_that_reads_outside_its_words_is_refused():
+def test_pytorch_generator_state_with_invalid_offsets_is_refused():
     torch = pytest.importorskip("torch")
     from parallax.adapters.torch_common.state import make_checkpointable
     from parallax.harness.train.checkpointing import load_rng_state, read_rng_state

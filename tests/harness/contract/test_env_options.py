@@ -76,7 +76,7 @@ def test_unsafe_folder_names_become_a_hash():
     assert all(name.startswith("A-v1,changed=") and "/" not in name for name in names)
 
 
-def test_tasks_are_made_with_them_in_training_and_evaluation():
+def test_env_options_apply_in_training_and_evaluation():
     env = make_task_env("Pendulum-v1", g=1.5, wrappers=[DOUBLE])
     assert env.unwrapped.g == 1.5 and type(env).__name__ == "DoubledReward"
     assert load_task("Pendulum-v1", max_episode_steps=7).max_episode_steps == 7

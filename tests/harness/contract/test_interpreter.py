@@ -76,7 +76,7 @@ def test_the_oldest_python_is_the_oldest_that_loads_the_harness(monkeypatch, ver
         (1, "", "Traceback\nImportError: no sb3\n", "ImportError: no sb3"),
     ],
 )
-def test_a_python_that_cannot_train_says_why(monkeypatch, code, answer, errors, words):
+def test_unusable_python_states_the_reason(monkeypatch, code, answer, errors, words):
     def run(python, source, entry, first, second, seconds):
         assert entry == "parallax.adapters.sb3:SB3Adapter"
         return code, answer.format(int(first) * int(second)), errors

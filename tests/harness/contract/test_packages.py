@@ -29,7 +29,7 @@ def test_versions_compare_as_numbers(text, inside):
     assert RANGE.contains(text) is inside
 
 
-def test_old_versions_bring_companions():
+def test_old_versions_have_companion_requirements():
     assert RANGE.list_requirements("2.2.1") == ("some-library==2.2.1", "other==0.29.1")
     assert RANGE.list_requirements("2.4.0") == ("some-library==2.4.0",)
     words = r"1\.8 is not supported. Use some-library>=2.0,<2.10,!=2.5.1. Before 2.0 names differ.$"

@@ -34,7 +34,7 @@ def test_episodes_have_their_ends_in_order_and_repeat_the_last():
     assert [SCRIPT.compute_flags(2, step) for step in (2, 3)] == [(False, False), (True, True)]
 
 
-def test_an_observation_says_where_it_comes_from():
+def test_observation_encodes_its_source():
     found = SCRIPT.compute_observation(3, 4, received=0.5, draw=0.25)
     wave = 3 + 2 * np.sin(1.3 * 4 + 0.9 * 3 + 0.7 * 2)
     np.testing.assert_allclose(found, [2, 3, 4, wave, 0.5, 0.25])
@@ -57,7 +57,7 @@ def test_the_scripted_task_follows_its_script_and_receives_actions():
     assert env.step([0.0])[2:4] == (False, True)
 
 
-def test_resets_draw_a_number_by_their_seed_where_the_script_says_so():
+def test_scripted_resets_draw_a_seeded_number_on_request():
     env = EnvMaker(EpisodeScript(draws=True))()
     draws = [float(env.reset(seed=seed)[0][5]) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2] and draws[0] != 0

@@ -163,7 +163,7 @@ def test_permutations_are_recorded_as_draws_of_their_used_part():
     assert not any(draw.with_replacement for draw in world.draws)
 
 
-def test_permutations_begin_like_draws_where_the_script_says_so():
+def test_permutations_start_like_draws_on_request():
     world = make_world(permutes_as_draws=True, minibatch_window=4)
     other = make_world(minibatch_window=4)
     for _ in range(2):

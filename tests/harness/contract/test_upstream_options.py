@@ -42,7 +42,7 @@ def test_restored_options_have_upstreams_default_and_others_are_unchanged():
     assert restored.alignment == native.alignment
 
 
-def test_the_command_lists_what_skrl_gets():
+def test_command_lists_the_options_of_skrl():
     tables = alignment.format_options(["ppo"], None, ["skrl", "sb3"], "simple")
     overridden, untouched = tables.split("stay at upstream's default")
     assert "PPO_CFG.time_limit_bootstrap  false                 true" in overridden

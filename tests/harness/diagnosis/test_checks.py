@@ -498,7 +498,7 @@ def test_time_limits_treated_as_terminal_by_choice_are_a_note():
     assert levels == ["warning", "note"]
 
 
-def test_series_stay_small_however_long_the_run_is():
+def test_series_have_bounded_size():
     series = SignalSeries()
     for step in range(100_000):
         series.add(step, step)

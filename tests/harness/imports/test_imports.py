@@ -460,7 +460,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
     assert not Path("results").exists()
 
 
-def test_solved_runs_without_seeds_are_no_copies_of_each_other(tmp_path, call):
+def test_solved_runs_without_seeds_are_not_copies(tmp_path, call):
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("step,return\n10,500\n20,500\n")
     assert call(tmp_path / "a.csv", tmp_path / "b.csv") == 0

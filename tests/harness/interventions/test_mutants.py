@@ -70,7 +70,7 @@ def test_logging_and_raising_code_is_not_mutated():
     assert generate_edits(source, source.tree.body) == []
 
 
-def test_places_count_characters_where_the_tree_counts_bytes():
+def test_source_positions_count_characters_and_not_bytes():
     text = 'x = "ä"; y = -x'
     source = ParsedSource(text)
     (edit,) = generate_edits(source, source.tree.body)

@@ -40,7 +40,7 @@ def test_updates_before_the_first_difference_are_bit_identical():
     assert result.bit_equal_updates == 2 and result.is_equal
 
 
-def test_the_command_says_until_which_update_both_are_equal(tmp_path, capsys):
+def test_command_names_the_last_equal_update(tmp_path, capsys):
     file = tmp_path / "distances.json"
     command = ["lockstep", "--frameworks", "cleanrl", "--algorithms", "ddpg", "--updates", "2"]
     assert main([*command, "--acceleration", "foreach-adam", "--json", str(file)]) == 0

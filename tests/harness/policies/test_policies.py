@@ -78,7 +78,7 @@ def test_loaded_policy_plays_the_last_evaluation_again(folder):
     )
 
 
-def test_loaded_policy_takes_the_tasks_own_observations(folder):
+def test_loaded_policy_accepts_unwrapped_observations(folder):
     policy = load_policy(folder)
     observations = np.array([[1.0, 0.0, 8.0], [0.0, 1.0, -8.0]])
     actions = policy(observations)
@@ -131,7 +131,7 @@ def test_run_without_a_stored_policy_names_the_remedy(tmp_path):
         load_policy(old)
 
 
-def test_run_that_is_not_complete_says_why(copy):
+def test_incomplete_run_states_the_reason(copy):
     recorded.edit(copy, status="failed", failure="the task broke")
     with pytest.raises(SpecError, match=r"not complete .*the task broke"):
         load_policy(copy)
@@ -216,7 +216,7 @@ def test_run_whose_translation_changed_is_refused(copy):
         load_policy(copy)
 
 
-def test_run_without_an_adapter_says_so(copy, capsys):
+def test_run_without_an_adapter_is_named(copy, capsys):
     content = dict(read_run(copy).content)
     del content["adapter"], content["checksum"]
     (copy / "run.json").write_text(json.dumps(content))
@@ -258,7 +258,7 @@ def test_cells_of_the_returns_table_are_not_formulas():
     assert row[-3:] == ["0", "-2.5", "3"]
 
 
-def test_evaluate_says_that_returns_are_those_of_training(folder, tmp_path, capsys):
+def test_evaluate_reports_equality_with_training_returns(folder, tmp_path, capsys):
     table = tmp_path / "returns.csv"
     assert main(["policy", "evaluate", str(folder), "--output", str(table)]) == 0
     said = capsys.readouterr().out
@@ -389,9 +389,7 @@ def export_policy(monkeypatch, folder, target, save):
     return answer["failure"]
 
 
-def test_an_export_that_cannot_be_written_says_why_and_leaves_no_file(
-    folder, tmp_path, monkeypatch
-):
+def test_failed_export_states_the_reason_and_leaves_no_file(folder, tmp_path, monkeypatch):
     """PyTorch's error names no reason."""
     weights = {"weights": torch.zeros(10_000)}
     save = functools.partial(torch.save, weights)

@@ -132,7 +132,7 @@ SCRIPT = "cleanrl.ppo_continuous_action", "", "optimizer.zero_grad()"
         ("skrl", "sac.temperature_gradient", TEMPERATURE),
     ],
 )
-def test_accumulated_gradients_are_named_whatever_the_loss_is(framework, probe, place):
+def test_accumulated_gradients_are_named_for_every_loss(framework, probe, place):
     change = plant((framework,), (probe.split(".")[0],), SourceSegment(*place, "pass"))
     fault = LineFault("planted", framework, "", "", "", change)
     (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])

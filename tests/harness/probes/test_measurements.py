@@ -193,7 +193,7 @@ def test_other_rows_are_those_of_other_steps_episodes_and_environments():
     assert "at time limits" in kinds and "at time limits" not in list_row_kinds(ends[:2])
 
 
-def test_inputs_that_are_no_known_observations_are_described():
+def test_unknown_inputs_are_described():
     rows = np.arange(12.0).reshape(6, 2)
     pairs = zip(rows, rows[1:], (0, 1, 0, 0, 1), strict=False)
     steps = [SimpleNamespace(observation=o, next_observation=n, end=e) for o, n, e in pairs]

@@ -33,7 +33,7 @@ def cache():
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.long) for n in BY_NAME]
 )
-def test_recipe_does_what_the_paper_says(cache, name):
+def test_recipe_matches_the_paper(cache, name):
     found = answer(cache, name)
     assert not found.unmeasured
     assert found.comparison.kind == AGREES, found.meaning

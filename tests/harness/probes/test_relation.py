@@ -51,7 +51,7 @@ def test_forms_of_numbers_away_from_zero():
     )
 
 
-def test_nothing_is_said_of_few_numbers_or_none():
+def test_too_few_numbers_have_no_description():
     assert describe_relation(E[:5] + E[1:6], E[:5]) == ""
     assert describe_relation(np.full(24, np.nan), E) == ""
     assert describe_relation(E[:7], E) == ""

@@ -7,7 +7,7 @@ from parallax.harness.probes.probe import Probe, ProbeMeasurement
 PROBES = catalogue.select_probes([], ["sac.critic_loss_factor", "sac.target_entropy"])
 
 
-def test_a_process_that_dies_leaves_failed_answers():
+def test_killed_process_gives_failed_answers():
     reported = []
     targets = runner.ProbeTargets((runner.ProbeTarget("dead", "no.such.module:Adapter"),))
     report = runner.run_probes(PROBES, targets, reported.append)

@@ -62,7 +62,7 @@ def test_regression_seeds_do_not_change_answers(framework, name, seed):
     assert steady(name, unplanted(framework, name), answer(cache, name))
 
 
-def test_targets_of_uncut_actions_are_named_whatever_the_numbers():
+def test_targets_of_unclipped_actions_are_named_for_all_numbers():
     cache = ExperimentCache(load_adapter("tianshou"), seed=7)
     for part in ("critic_target", "target_weights"):
         assert "beyond the bounds are not cut" in answer(cache, f"td3.{part}").meaning

@@ -51,7 +51,7 @@ def list_public(folder: Path) -> set[str]:
         (9, [None, 0, 3, None], (9, 3)),
     ],
 )
-def test_heartbeats_say_how_often_a_run_has_resumed(run, resumed_from, earlier, expected):
+def test_heartbeats_count_resumptions(run, resumed_from, earlier, expected):
     attempts = [{"resumed_from": step} for step in earlier]
     run.content |= {"resumed_from": resumed_from, "attempts": attempts}
     before = time.time()

@@ -66,7 +66,7 @@ def test_a_process_that_has_ended_has_no_start_time():
     assert lock_owner._read_start_time(process.pid) is None
 
 
-def test_the_start_time_is_the_22nd_field_whatever_the_name(monkeypatch):
+def test_start_time_is_the_22nd_field_for_all_names(monkeypatch):
     fields = b" ".join([b"S", *(b"%d" % number for number in range(4, 30))])
     monkeypatch.setattr(
         lock_owner.Path, "read_bytes", lambda path: b"5 (odd) name \xff)) " + fields
@@ -92,7 +92,7 @@ def kill_with(error):
         (OverflowError(), False, False),
     ],
 )
-def test_signals_say_whether_a_process_exists(monkeypatch, error, is_hidden, is_signalable):
+def test_signals_show_whether_a_process_exists(monkeypatch, error, is_hidden, is_signalable):
     monkeypatch.setattr(lock_owner.os, "access", lambda path, mode: False)
     monkeypatch.setattr(lock_owner.os, "kill", kill_with(error))
     assert lock_owner._is_hidden(5) is is_hidden

@@ -62,7 +62,7 @@ def test_files_are_read_up_to_their_limits(path, monkeypatch, name, limit, words
         list(read_rows(path))
 
 
-def test_a_file_without_runs_says_so(tmp_path):
+def test_file_without_runs_is_refused(tmp_path):
     write_rows([], tmp_path / "rows")
     with pytest.raises(UnusableError, match=r"^it has no runs$"):
         list(read_rows(tmp_path / "rows"))
@@ -152,7 +152,7 @@ def test_old_names_in_columns_are_translated_and_missing_ones_stay():
 
 
 @pytest.mark.parametrize("changes", [{"returns": [[1], [2, 3]]}, {"timesteps": [2**70, 1]}])
-def test_evaluations_that_are_no_arrays_are_damage(changes):
+def test_evaluations_that_are_not_arrays_are_damage(changes):
     assert read_evaluations(make_row("a")).results.tolist() == [[1, 2], [3, 4]]
     with pytest.raises(UnusableError, match=r"^corrupted row: evaluations do not fit together"):
         read_evaluations(make_row("a", **changes))

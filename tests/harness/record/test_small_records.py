@@ -271,7 +271,7 @@ def test_a_checksum_is_of_everything_else_in_any_order():
     assert not has_valid_checksum(content | {"checksum": "x"})
 
 
-def test_old_records_have_new_names_and_a_checksum_that_holds_as_before():
+def test_old_records_have_new_names_and_a_valid_checksum():
     old = json.loads(make_record(schema=2, cadence={"gradient_steps": 4}))
     for checksum, holds in ((compute_checksum(old), True), ("x", False)):
         raw = json.dumps(old | {"checksum": checksum}).encode()
@@ -296,7 +296,7 @@ def test_returns_are_finite_up_to_the_largest_number_of_single_precision():
         assert describe_nonfinite(evaluations) == text
 
 
-def test_provenance_says_what_ran_where(monkeypatch):
+def test_provenance_describes_software_and_machine(monkeypatch):
     monkeypatch.setattr(provenance.os, "environ", {"B_THREADS": "2", "A_THREADS": "1", "C": "3"})
     monkeypatch.setattr(provenance.sys, "argv", ["/a/b/train.py", "seed=1"])
     monkeypatch.setattr(provenance.platform, "node", lambda: "host")

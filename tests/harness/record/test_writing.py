@@ -65,7 +65,7 @@ def test_file_is_synced_before_its_name(folder, synced):
     assert sorted(file.name for file in folder.iterdir()) == ["a.json", "b.npz"]
 
 
-def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):
+def test_file_systems_without_folder_sync_are_supported(tmp_path, monkeypatch):
     def refuse(descriptor):
         raise OSError(errno.EINVAL, "no")
 
@@ -171,7 +171,7 @@ def test_a_file_that_grows_is_seen_by_readers_after_five_seconds(tmp_path, monke
     assert seen() == b"12345" and list_open_files(tmp_path) == []
 
 
-def test_a_resumed_file_continues_where_its_checkpoint_was(tmp_path):
+def test_resumed_file_continues_at_its_checkpoint(tmp_path):
     path = tmp_path / "log" / "a"
     path.parent.mkdir()
     path.write_bytes(b"12345")
@@ -427,7 +427,7 @@ def test_evaluations_end_at_the_scheduled_step_with_finite_returns():
         ("running", None, "running"),
     ],
 )
-def test_the_status_says_why_a_run_is_not_complete(status, failure, reason):
+def test_status_states_why_a_run_is_incomplete(status, failure, reason):
     assert why_unfinished(status, failure) == reason
 
 
@@ -639,7 +639,7 @@ def test_silent_owner_is_given_three_periods(tmp_path, beat, period):
     assert lock._compute_patience(tmp_path) == 3 * period + lock._SLACK
 
 
-def test_a_lock_that_others_left_behind_is_removed_with_its_files(tmp_path):
+def test_abandoned_lock_is_removed_with_its_files(tmp_path):
     left = tmp_path / f"{lock.LOCK_FOLDER}-old"
     (left / "inner").mkdir(parents=True)
     with make_lock(tmp_path):

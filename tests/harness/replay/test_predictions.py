@@ -82,7 +82,7 @@ def test_first_smoothed_value_is_the_prediction():
     assert smooth_prediction(1.0, 3.0, 0.3) == pytest.approx(0.3 + 2.1)
 
 
-def test_weights_are_cut_at_the_root_of_the_minibatch():
+def test_weights_are_clipped_at_the_root_of_the_minibatch_size():
     made = imp()
     made.add(4)
     made.update(np.arange(4), np.array([1.0, 1.0, 1.0, 1.0]))
@@ -118,7 +118,7 @@ def test_before_the_first_sweep_weights_are_those_of_per():
     assert made.correct_weights(np.array([0, 1]), weights, np.ones(2)) is weights
 
 
-def test_prediction_that_is_no_sum_counts_as_the_stored_one():
+def test_negative_predicted_sums_are_replaced_by_stored_ones():
     made = imp()
     made.add(4)
     made.update(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]))

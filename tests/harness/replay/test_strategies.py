@@ -143,7 +143,7 @@ def test_zero_priorities_give_finite_weights(name):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("name", NAMES)
-def test_errors_that_are_no_numbers_are_refused(name, bad):
+def test_nan_errors_are_refused(name, bad):
     made = filled(name)
     before = made.compute_probabilities(np.arange(8))
     with pytest.raises(TrainingError, match=f"replay={name}: 1 of 2 .* the critic has diverged"):

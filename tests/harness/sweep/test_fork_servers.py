@@ -26,7 +26,7 @@ def forked():
 
 
 @pytest.mark.parametrize("code", [0, 3, -9])
-def test_the_exit_code_is_what_the_server_says(forked, code):
+def test_exit_code_is_reported_by_the_server(forked, code):
     process, server, _ = forked
     for seconds in (0, 0.01):
         with pytest.raises(subprocess.TimeoutExpired) as error:

@@ -38,7 +38,7 @@ def start(code):
     return process
 
 
-def test_waiting_says_whether_the_process_has_ended():
+def test_wait_returns_whether_the_process_has_ended():
     process = start("input()")
     began = time.monotonic()
     assert process.wait(0.05) is False

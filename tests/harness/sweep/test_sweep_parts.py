@@ -316,7 +316,7 @@ def test_run_completed_by_another_sweep_is_skipped(monkeypatch, tmp_path):
     assert not (folder / "run.json").exists()
 
 
-def test_a_folder_that_cannot_be_made_says_why(tmp_path):
+def test_failed_folder_creation_states_the_reason(tmp_path):
     prepared = prepare_run(support.spec(), load_adapter("sb3"))
     (tmp_path / "results").write_text("a file")
     folder = prepared.spec.folder(tmp_path / "results")

@@ -109,7 +109,7 @@ def test_a_requested_checkpoint_is_saved_once_at_the_next_safe_point(monkeypatch
         ({"serializable": False}, ["a socket"]),
     ],
 )
-def test_nothing_is_saved_where_checkpoints_are_off_or_impossible(monkeypatch, changes, said):
+def test_nothing_is_saved_without_checkpoint_support(monkeypatch, changes, said):
     training = Training(monkeypatch, **changes)
     training.manager.request_checkpoint()
     assert training.visit(0.0, 1.0, 100.0) == []
@@ -271,7 +271,7 @@ def test_metadata_of_wrong_types_is_damage(change):
         ({"settings": {1: 2, "x": 1}}, {"settings": {}}, "settings: 1 was 2 and is None"),
     ],
 )
-def test_checkpoints_of_another_run_are_refused_with_what_differs(then, now, words):
+def test_checkpoints_of_another_run_are_refused_with_the_differences(then, now, words):
     said = []
     store = types.SimpleNamespace(
         numbers=lambda: [3, 2, 1],

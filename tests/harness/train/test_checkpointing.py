@@ -249,7 +249,7 @@ class TestOddStarts:
             ("mine", "/dev/null", False, False),
         ],
     )
-    def test_a_checkpoint_of_another_user_is_named(
+    def test_checkpoint_of_another_user_is_reported(
         self, undisturbed, tmp_path, monkeypatch, then, now, is_altered, is_own
     ):
         prepared, folder = a_run(tmp_path)
@@ -484,7 +484,7 @@ def test_findings_before_a_resume_are_stored_and_printed_once(tmp_path, capsys):
     assert steps == sorted(set(steps)) and len(steps) == STEPS // ROUND
 
 
-def test_first_checkpoints_come_early_and_intervals_double_up_to_the_requested_one():
+def test_checkpoint_intervals_double_up_to_the_requested_one():
     schedule = CheckpointSchedule(60.0)
     intervals = [schedule.next_interval(0.0) for _ in range(8)]
     assert intervals == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]

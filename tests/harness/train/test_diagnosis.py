@@ -54,7 +54,7 @@ def test_findings_of_repeated_steps_count_once():
         (99, [1, 2, 3, 4, 5, 6, 7]),
     ],
 )
-def test_the_curve_of_a_resumed_signal_is_whole_and_thinned_out(monkeypatch, points, thinned):
+def test_curve_of_a_resumed_signal_is_complete_and_thinned(monkeypatch, points, thinned):
     monkeypatch.setattr(diagnosis, "CURVE_POINTS", points)
     before = {"count": 50, "curve": [1, 2, 3, 4, 5], "last": 5}
     now = {"count": 20, "curve": [6, 7], "last": 7}

@@ -123,7 +123,7 @@ def test_evaluation_imports_no_framework():
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"g": 5.0}])
-def test_policies_without_training_are_measured_where_none_are_published(kwargs):
+def test_untrained_policies_are_measured_for_unpublished_tasks(kwargs):
     spec = support.spec("sb3", env="Pendulum-v1", env_kwargs=kwargs, eval_episodes=6)
     evaluator = PolicyEvaluator(spec, TrainingEvents(), lambda: lambda observations: observations)
     found = evaluator.measure_references()
@@ -149,7 +149,7 @@ def test_do_nothing_reference_is_the_best_constant_discrete_action():
 
 
 @pytest.mark.parametrize(("limit", "is_finite"), [(12, False), (201, True)])
-def test_a_policy_without_an_end_is_no_reference(limit, is_finite):
+def test_policy_without_episode_ends_is_no_reference(limit, is_finite):
     """An episode of Pendulum has 200 steps."""
     act = _stop_late(lambda shown: np.zeros((len(shown), 1)), limit)
     found = evaluate_greedy_policy(act, make_batched_env("Pendulum-v1", 3), range(3))

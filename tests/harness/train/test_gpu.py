@@ -122,7 +122,7 @@ def test_another_gpu_cannot_resume(machine_with_gpu, monkeypatch):
     assert "device" not in checkpointing.describe_run_identity(on_cpu, adapter, {"files": {}})
 
 
-def test_frameworks_that_support_a_part_say_which(machine_with_gpu):
+def test_partial_gpu_support_is_stated(machine_with_gpu):
     torchrl = load_adapter("torchrl")
     assert torchrl.why_unsupported_device("td3", "cuda", True) == ""
     assert "NumPy" in torchrl.why_unsupported_device("r2d2", "cuda", False)

@@ -390,7 +390,9 @@ def test_devices_that_a_framework_cannot_use_are_refused(device, reason):
     ("python", "on_this_machine", "here"),
     [(None, True, True), (None, False, False), ("/other", True, False)],
 )
-def test_devices_are_looked_for_where_the_run_trains(monkeypatch, python, on_this_machine, here):
+def test_devices_are_checked_in_the_interpreter_of_the_run(
+    monkeypatch, python, on_this_machine, here
+):
     asked = []
     for name in ("check_actions", "check_replay", "check_actors"):
         monkeypatch.setattr(limits, name, lambda *given, name=name: asked.append(name))
@@ -440,14 +442,14 @@ def test_the_arrays_of_a_training_are_bounded_by_its_buffer(monkeypatch):
     assert estimate(rollouts, flat) == float("inf")
 
 
-def test_another_framework_is_the_remedy_where_no_algorithm_fits(monkeypatch):
+def test_remedy_names_another_framework_if_no_algorithm_fits(monkeypatch):
     monkeypatch.setattr(limits, "_takes_task", lambda adapter, name, task: False)
     end = "supports discrete actions: use another framework, or another task."
     words = f"env=A-v0 has continuous actions, but algorithm=dqn of framework=sb3 {end}"
     raises(words, limits.check_actions, "dqn", load_adapter("sb3"), FLAT)
 
 
-def test_a_task_is_taken_with_the_first_recipe_that_can_be_translated(monkeypatch):
+def test_task_check_uses_the_first_translatable_recipe(monkeypatch):
     asked, refused = [], {"a", "b"}
     recipes = {
         name: types.SimpleNamespace(resolve_for_task=lambda task, n=name: n) for name in "abc"

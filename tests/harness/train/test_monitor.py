@@ -161,7 +161,7 @@ def test_a_policy_has_its_weights_and_the_statistics_of_observations():
     assert monitor.parts == {"sampler": {"wait": 3.0}, "learner": {"wait": 2.0}}
 
 
-def test_a_training_that_takes_more_steps_than_are_due_ends():
+def test_training_beyond_the_scheduled_steps_ends():
     """Upstream's counter may come from a checkpoint that somebody has altered."""
     manager = Manager()
     monitor = make_monitor(manager)

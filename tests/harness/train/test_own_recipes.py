@@ -17,7 +17,7 @@ ENVS = {
 
 @pytest.mark.parametrize("framework", support.frameworks())
 @pytest.mark.parametrize("alignment", ["common", "exact"])
-def test_own_recipe_gives_own_defaults(framework, alignment):
+def test_own_recipe_gives_library_defaults(framework, alignment):
     adapter = load_adapter(framework)
     having = {name: kind for name, kind in ALGORITHMS.items() if adapter.supports(name)}
     pairs = [(name, env) for name, kind in having.items() for env in ENVS[kind.actions]]

@@ -75,7 +75,7 @@ def test_bounds_are_those_of_the_machine_that_trains(monkeypatch, on_this_machin
 
 
 @pytest.mark.parametrize("must_learn", [True, False])
-def test_a_run_without_an_update_is_refused_where_it_must_learn(must_learn):
+def test_run_without_an_update_is_refused_if_learning_is_required(must_learn):
     spec = support.spec(algorithm="td3", steps=600)
     values = dataclasses.replace(spec.hyperparameters, learning_starts=600)
     spec = dataclasses.replace(spec, hyperparameters=values)
@@ -154,7 +154,7 @@ def test_only_refused_values_have_remedies(text, kind):
         ),
     ],
 )
-def test_a_refusal_names_each_change_that_alone_is_enough(monkeypatch, accepted, words):
+def test_refusal_names_each_sufficient_change(monkeypatch, accepted, words):
     spec = support.spec(n_envs=2, alignment="common")
     tried = []
 
@@ -345,7 +345,7 @@ def test_an_edited_wrapper_is_named_with_both_hashes_and_the_remedy(monkeypatch)
     )
 
 
-def test_changes_and_wrappers_are_described_where_there_are_some(monkeypatch):
+def test_changes_and_wrappers_are_described_if_present(monkeypatch):
     prepared = prepare_run(support.spec(), SB3)
     plain = {
         "hyperparameters": dataclasses.asdict(prepared.hyperparameters),

@@ -233,7 +233,7 @@ def test_facts_of_a_users_task_need_the_module_that_registers_it(tmp_path, monke
 
 
 @pytest.mark.parametrize(("replay", "expected"), [("uniform", False), ("per", True)])
-def test_changes_that_replay_strategies_need_are_only_made_for_them(monkeypatch, replay, expected):
+def test_replay_interventions_are_applied_only_for_replay_strategies(monkeypatch, replay, expected):
     asked = []
     resolve = prepare.resolve_interventions
 
@@ -451,9 +451,7 @@ FULL = {"status": "failed", "failure": "the trace cannot be written"}
         (FolderDeletedError(2, "x"), {}, {"status": "failed"}),
     ],
 )
-def test_the_end_of_a_run_is_recorded_whatever_happens(
-    monkeypatch, capsys, error, trouble, recorded
-):
+def test_end_of_a_run_is_recorded_after_every_error(monkeypatch, capsys, error, trouble, recorded):
     ended, calls, beats = [], [], []
 
     def carry_out(attempt):

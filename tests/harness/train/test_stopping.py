@@ -120,7 +120,7 @@ def test_grace_period_leaves_time_to_write_and_requeue(monkeypatch):
         (20, BatchJob("7", limit_from=900), 10),
     ],
 )
-def test_limit_shorter_than_the_interval_makes_it_shorter(every, job, seconds):
+def test_short_time_limit_shortens_the_interval(every, job, seconds):
     assert compute_checkpoint_interval(every, job, now=1000) == pytest.approx(seconds)
 
 

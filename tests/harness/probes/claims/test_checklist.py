@@ -151,7 +151,7 @@ def test_user_provided_parts_are_not_answered_by_the_recipe(answers):
         assert not any("our recipe" in a.evidence for a in found if a.is_measured)
 
 
-def test_a_default_that_upstream_does_not_declare_answers_nothing(checklists, answers):
+def test_undeclared_upstream_default_answers_no_check(checklists, answers):
     # Tianshou's class of SAC has a tau, TorchRL's loss has none.
     assert find_answer(checklists, answers, "sac", "Targets move", "tianshou").status == DEFAULT
     answer = find_answer(checklists, answers, "sac", "Targets move", "torchrl")
@@ -218,7 +218,7 @@ def test_a_component_that_moved_is_not_checked(checklists):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_published_page_is_that_of_the_stored_answers(tmp_path, checklists, name):
+def test_checklist_page_is_up_to_date(tmp_path, checklists, name):
     page, data = tmp_path / "page.md", tmp_path / "data.json"
     for path in (page, data):
         words = ["probe", "--algorithms", name, "--answers", str(STORED), "--details", str(path)]
