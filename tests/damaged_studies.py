@@ -223,7 +223,7 @@ def judge_all(by_name, answer):
             continue
         if answer["reader"] == "validate":
             alone["code"] = int(bool(alone["named"]))
-        # A healthy run may be passed over for its copy, which is told as complete.
+        # A healthy run may be skipped for its copy, which is reported as complete.
         if what := wrong_answer(one, alone):
             yield one.kind, f"{answer['reader']} of all", what, str(one.damage)
 

@@ -109,7 +109,7 @@ class _Server:
         """Process id of the fork that carries an order out."""
         self.ready()
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        while (started := self._told().get("started")) is None:
+        while (started := self._read_message().get("started")) is None:
             pass
         self._ends.pop(started, None)  # of another one, whose number it has got
         return started
@@ -119,17 +119,17 @@ class _Server:
         while pid not in self._ends:
             if not select.select([self._process.stdout], [], [], _until(deadline))[0]:
                 return None
-            self._told()
+            self._read_message()
         return self._ends[pid]
 
-    def _told(self):
+    def _read_message(self):
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError("the process that forks commands has ended")
-        told = json.loads(line)
-        if "ended" in told:
-            self._ends[told["ended"]] = told["code"]
-        return told
+        message = json.loads(line)
+        if "ended" in message:
+            self._ends[message["ended"]] = message["code"]
+        return message
 
 
 def _end(process):
@@ -147,7 +147,7 @@ _ours, _bare = _Server(*_HARNESS), _Server(*_LIBRARIES)
 class Process:
     """A command under way, waited for and signalled as a `subprocess.Popen` is."""
 
-    def __init__(self, server, command, code="", cwd=None, env=None, merged=False, told=""):
+    def __init__(self, server, command, code="", cwd=None, env=None, merged=False, stdin=""):
         self.args, self.returncode, self._server = command, None, server
         self._said, self._folder = None, tempfile.TemporaryDirectory()
         names = ("output", "output" if merged else "errors")
@@ -155,7 +155,7 @@ class Process:
         for file in self._files:
             file.touch()
         read = Path(self._folder.name, "input")
-        read.write_text(told)
+        read.write_text(stdin)
         order = {
             "command": command,
             "code": code,
@@ -211,13 +211,13 @@ def start(module, *arguments, **settings):
         module: Its name.
         arguments: Of the command.
         settings: Folder `cwd` and environment `env` other than those here; whether errors are
-            `merged` into the output; what it is `told` on its standard input.
+            `merged` into the output; the text of its standard input, `stdin`.
     """
     return Process(_ours, [module, *map(str, arguments)], **settings)
 
 
 def run(module, *arguments, cwd=None, env=None):
-    """What `python -m module arguments ...` does; as `subprocess.run` tells it."""
+    """What `python -m module arguments ...` does; as `subprocess.run` returns it."""
     return _done(start(module, *arguments, cwd=cwd, env=env))
 
 

@@ -1,4 +1,4 @@
-"""What readers must make of a run folder after it was damaged, told without their help."""
+"""Expected answers of readers to a damaged run folder, computed without the readers."""
 
 import dataclasses
 import json

@@ -1,7 +1,7 @@
 """Damages run folders in every way that disks, people and programs do, the same for one seed.
 
-`damage(folder, generator)` changes one run folder and tells what it did. What readers must make
-of it is told by `fuzz_oracle`.
+`damage(folder, generator)` changes one run folder and returns what it did. `fuzz_oracle`
+computes the expected answers of readers.
 """
 
 import contextlib

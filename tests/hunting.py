@@ -67,7 +67,7 @@ class Catch:
 
 @functools.cache
 def lab_of(framework, algorithm) -> ExperimentCache:
-    """A lab whose trainings of one algorithm are kept."""
+    """A cached store of the trainings of one algorithm."""
     return ExperimentCache(load_adapter(framework))
 
 
@@ -93,7 +93,7 @@ def every(algorithm) -> list[str]:
 
 
 def hunt(plant, names) -> Catch:
-    """Plants, asks, and compares with the answers before.
+    """Plants, measures, and compares with the answers before.
 
     Args:
         plant: What is planted.
@@ -216,7 +216,7 @@ def steady(name, first: ProbeAnswer, other: ProbeAnswer) -> bool:
 
 
 def main(arguments) -> int:
-    """What the command line asks for."""
+    """Run the command line."""
     match arguments:
         case ["misses"]:
             return tally(misses.PLANTS)

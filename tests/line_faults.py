@@ -3,7 +3,7 @@
 `python -m tests.line_faults probe` plants all of `tests/plants/one_line_faults.yaml`, and
 `python -m tests.line_faults probe SUBJECT_OR_NAME ...` some of them. Changed answers are written to
 `tests/plants/one_line_faults.json`; `python -m tests.line_faults report` counts those of the file,
-and `again` in place of `probe` asks only the probes that the file has for a fault.
+and `again` in place of `probe` measures only the probes that the file has for a fault.
 A fault is *found* if an answer changes, and *named* if the words of a changed answer match the
 pattern that the file has for it.
 
@@ -165,7 +165,7 @@ def plant_faults(names, again=False):
 
     Args:
         names: Faults or classes of faults; empty for all.
-        again: Whether to ask only the probes whose answers changed before.
+        again: Whether to measure only the probes whose answers changed before.
     """
     known = load_faults()
     order, changes = [fault.name for fault in known], load_outcomes()

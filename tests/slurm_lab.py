@@ -59,7 +59,7 @@ class Lab:
             (self.orders / f".{key}").write_text(word)
             (self.orders / f".{key}").rename(self.orders / key)
 
-    def ask(self, *command):
+    def run_command(self, *command):
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=300
         )
@@ -78,7 +78,7 @@ class Lab:
         if result.returncode < 0:
             # A fork of the process that has loaded all frameworks may die of a signal before its
             # command begins, with the threads of their libraries gone; a new process does not.
-            result = self.ask(sys.executable, "-m", *map(str, arguments))
+            result = self.run_command(sys.executable, "-m", *map(str, arguments))
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 
@@ -107,7 +107,7 @@ class Lab:
 
     def queue(self):
         """Slurm's jobs that are not over: state and node by id."""
-        lines = self.ask("squeue", "--noheader", "--array", "--format=%i %T %N").stdout
+        lines = self.run_command("squeue", "--noheader", "--array", "--format=%i %T %N").stdout
         return {line.split()[0]: line.split()[1:] for line in lines.splitlines()}
 
     def beats(self, key):
@@ -120,7 +120,7 @@ class Lab:
         return sorted(spans)
 
     def trainings(self, key):
-        """What trainings of a run told: `begin` or `end`, process and time, in order."""
+        """Return events of the trainings of a run in order: `begin` or `end`, process, time."""
         file = self.orders / f"trainings-{key}"
         lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
         return [(word, int(pid), float(when)) for word, pid, when in lines]

@@ -47,9 +47,9 @@ class Scene:
         for key in self.those("process"):
             os.kill(self.lab.record(key)["pid"], signal.SIGKILL)
         for command, fate in SLURMS_OWN.items():
-            result = self.lab.ask(*command.split(), self.jobs[fate])
+            result = self.lab.run_command(*command.split(), self.jobs[fate])
             assert result.returncode == 0, result.stderr
-        # Some seconds later, or the controller would not have told anyone of these yet.
+        # Some seconds later, or the controller would not have listed these yet.
         gone = {self.jobs[fate] for fate in SLURMS_OWN.values()}
         wait_until(lambda: not gone & {i for i, job in self.lab.queue().items() if job[1:]})
         self.cluster.kill_controller()

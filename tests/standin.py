@@ -1,4 +1,4 @@
-"""A framework that trains nothing, quickly, and has the accidents it is told to have.
+"""A fake framework that trains nothing, quickly, and fails as ordered.
 
 With `STANDIN_RESUMES` in the environment it hands out what a training goes on from.
 
@@ -96,7 +96,7 @@ def tell(key, word):
 def follow_orders(key, weights):
     order = wait_for_order(key)
     if order == "raise":
-        raise RuntimeError("the stand-in was told to fail")
+        raise RuntimeError("the stand-in was ordered to fail")
     if order == "linger":
         time.sleep(random.uniform(0, 2))
     if order == "diverge":

@@ -139,7 +139,7 @@ def drop_type_imports(tree):
 
 @functools.cache
 def list_imports(module, *, types=True):
-    """Every module that a file imports at any place, with those that it asks pytest for."""
+    """Every module that a file imports at any place, with those that it requests from pytest."""
     return tuple(find_imports(module, types=types))
 
 

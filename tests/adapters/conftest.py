@@ -16,7 +16,7 @@ SHOWN = (
     "test_learning_rates_reach_their_networks",
     "test_targets_start_equal_to_their_networks",
 )
-# Three processes each; normalising wrappers are kept in the same way with every algorithm.
+# Three processes each; normalizing wrappers are stored in the same way with every algorithm.
 KILLED = "test_run_that_is_killed_ends_as_one_that_is_not"
 # They share a run. Most frameworks train DDPG in the loop of their TD3, and SAC in a similar one;
 # fidelity tests make a run of each.
@@ -35,7 +35,7 @@ TRIED = {"sb3": "ppo", "cleanrl": "td3", "torchrl": "td3", "tianshou": "ppo", "s
 # One framework stands for the others.
 FURTHER = "test_run_with_further_actions_is_learned_from_and_played_again"
 IMAGES = "test_images_are_learned_from_or_refused"
-# The states of other frameworks are told in the same way with images, which only buffers notice.
+# Other frameworks serialize their states in the same way with images; only buffers differ.
 KILLED_ON_IMAGES = "test_run_on_images_that_is_killed_ends_as_one_that_is_not"
 # What JAX compiles for images takes half a minute.
 ON_IMAGES = (IMAGES, "test_conv_filters_reach_every_network")

@@ -32,7 +32,7 @@ def test_functions_compiled_within_the_context_are_cached_and_later_ones_are_not
             assert module.double(2) == 4
             hits = sum(module.double.stats.cache_hits.values())
         assert hits == found
-        assert module.double(1.5) == 3.0  # compiled, and not kept
+        assert module.double(1.5) == 3.0  # compiled, and not cached
     module = fresh()
     with cache_compiled("test", vars(module).values()):
         assert module.double(1.5) == 3.0

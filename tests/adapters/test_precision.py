@@ -1,4 +1,4 @@
-"""Trainings in float64: what stands where frameworks ask for float32."""
+"""Trainings in float64 although frameworks request float32."""
 
 import numpy as np
 import torch

@@ -46,7 +46,7 @@ def test_memory_chain_shows_its_cue_once_and_rewards_it_at_the_end(length):
 
 
 def test_memory_chain_observations_do_not_reveal_the_cue():
-    # Where it is asked, the observation is the same whatever the cue was.
+    # The final observation is the same for every cue.
     env, seen = make_task_env("MemoryChain-5-v0"), set()
     for seed in range(8):
         env.reset(seed=seed)

@@ -120,10 +120,10 @@ def train(
         observation = env.reset()[0] if ended else following
         if step >= STARTS and step % task.every == 0:
             rows = [-1] if fault == "no_replay" else rng.integers(len(memory), size=BATCH)
-            told = update(q, target, optimizer, [memory[row] for row in rows], gamma, fault)
+            regression = update(q, target, optimizer, [memory[row] for row in rows], gamma, fault)
             if watched:
                 diagnosis.metrics(exploration=epsilon)
-                diagnosis.targets(*told)
+                diagnosis.targets(*regression)
         if is_due(fault, step, ended, episodes):
             target.load_state_dict(q.state_dict())
     found = {finding.check.id: finding for finding in diagnosis.finish()} if watched else {}

@@ -130,7 +130,7 @@ class Race:
             send(pid, number)
 
     def _settle(self):
-        """Lets everything that was stopped go on, and asks it to end."""
+        """Continue all stopped processes, and terminate them."""
         for pid in self._stopped:
             send(pid, signal.SIGCONT)
         self._stopped = {}

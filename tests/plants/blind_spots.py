@@ -579,7 +579,7 @@ UPDATES = (
     _sb3(
         "updates",
         "dqn",
-        "double Q without being asked",
+        "unrequested double Q",
         "next_q_values, _ = next_q_values.max(dim=1)",
         "next_q_values = next_q_values.gather(1, self.q_net(replay_data.next_observations)"
         ".argmax(1, keepdim=True))",

@@ -17,7 +17,7 @@ DQN_PLANTS = (
         "critic_loss",
     ),
     plant_in_sb3(
-        "discount is 0.97 of what it is told",
+        "discount is 0.97 of its value",
         "dqn",
         "(1 - replay_data.dones) * discounts",
         "(1 - replay_data.dones) * 0.97 * discounts",

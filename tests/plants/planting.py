@@ -51,7 +51,7 @@ def method(
         function = inspect.unwrap(getattr(owner, name))
         module = sys.modules[function.__module__]
         source = replaced(textwrap.dedent(inspect.getsource(function)), old, new)
-        # A function around it knows the class, which super() asks for.
+        # A function around it knows the class, which super() needs.
         around = f"def make(__class__):\n{textwrap.indent(source, '    ')}\n    return {name}\n"
         names: dict[str, Any] = {}
         exec(compile(around, f"<planted {name}>", "exec"), vars(module), names)

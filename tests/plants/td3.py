@@ -41,7 +41,7 @@ SB3_TD3 = (
         TARGETS,
     ),
     _sb3_td3(
-        "next actions not kept within the bounds",
+        "next actions not clipped to the bounds",
         "+ noise).clamp(-1, 1)",
         "+ noise)",
         "td3.target_action_bounds",

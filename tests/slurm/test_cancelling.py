@@ -41,12 +41,15 @@ def cancelled(monkeypatch, tmp_path):
 
 
 def test_all_jobs_below_a_folder_are_cancelled_once(cancelled, capsys):
-    asked = []
+    questions = []
     assert (
-        resubmit.cancel_jobs(cancelled.root / "a", confirm=lambda q: asked.append(q) or True) == 0
+        resubmit.cancel_jobs(cancelled.root / "a", confirm=lambda q: questions.append(q) or True)
+        == 0
     )
     assert cancelled.calls == [["7_0", "7_1"], ["7_2", "7_3"], ["7_4", "8_0"]]
-    assert asked == ["Cancel 6 jobs?"] and cancelled.checked == [cancelled.root / "a" / "seed=0"]
+    assert questions == ["Cancel 6 jobs?"] and cancelled.checked == [
+        cancelled.root / "a" / "seed=0"
+    ]
     assert capsys.readouterr().out.splitlines() == [
         "6 jobs are queued or running.",
         "6 jobs were cancelled. Complete runs stay as they are.",
@@ -167,9 +170,9 @@ def test_runs_are_submitted_to_their_study_and_the_others_are_named(study, capsy
 
 
 def test_nothing_is_submitted_without_runs_or_consent(study, capsys):
-    asked = []
-    assert send(study, confirm=asked.append) == 0
-    assert asked == ["Submit 2 runs?"] and study.launched == [(["code"], False)]
+    questions = []
+    assert send(study, confirm=questions.append) == 0
+    assert questions == ["Submit 2 runs?"] and study.launched == [(["code"], False)]
     capsys.readouterr()
     assert send(study, ("timeout",)) == 0
     assert capsys.readouterr().out == "Nothing to submit.\n" and len(study.checked) == 2

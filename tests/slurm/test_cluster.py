@@ -7,7 +7,7 @@ from tests.slurm_cluster.cluster import SlurmCluster
 from tests.slurm_cluster.daemons import find_descendants, find_socket_owners, is_running, read_pid
 
 
-def ask(cluster, *command):
+def run_on_cluster(cluster, *command):
     return subprocess.run(
         command, env=cluster.environment(), capture_output=True, text=True, timeout=60
     ).stdout
@@ -21,17 +21,21 @@ def wait_until(condition, patience=60):
 
 
 def test_jobs_run_on_every_node(cluster):
-    output = ask(cluster, "srun", "--nodes=2", "sh", "-c", "echo $SLURMD_NODENAME")
+    output = run_on_cluster(cluster, "srun", "--nodes=2", "sh", "-c", "echo $SLURMD_NODENAME")
     assert sorted(output.split()) == ["n1", "n2"]
 
 
 def test_controller_and_node_survive_being_killed(cluster):
-    ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null", "--nodelist=n1")
-    wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
+    run_on_cluster(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null", "--nodelist=n1")
+    wait_until(
+        lambda: run_on_cluster(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING"
+    )
     wait_until(lambda: find_socket_owners(cluster.layout.spool / "n1"))
     cluster.kill_controller()
     cluster.start_controller()
-    wait_until(lambda: ask(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING")
+    wait_until(
+        lambda: run_on_cluster(cluster, "squeue", "--noheader", "--format=%T").strip() == "RUNNING"
+    )
     running = find_descendants(find_socket_owners(cluster.layout.spool / "n1"))
     assert any(map(is_running, running))
     cluster.kill_node("n1", steps=True)
@@ -42,7 +46,7 @@ def test_controller_and_node_survive_being_killed(cluster):
 
 def test_nothing_is_left_after_the_end(scratch):
     with SlurmCluster(scratch, nodes=1) as cluster:
-        ask(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null")
+        run_on_cluster(cluster, "sbatch", "--wrap=sleep 1000", "--output=/dev/null")
 
         def of_it():
             daemons = {int(path.read_text()) for path in cluster.layout.run.glob("*.pid")}

@@ -38,7 +38,7 @@ def open_lab(scratch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_cluster_runs_until_it_receives_a_stop_signal(open_lab, scratch, number):
-    folder = scratch / f"held-{number}"
+    folder = scratch / f"open-{number}"
     process = open_lab("--nodes=1", "--cpus=3", "--folder", folder)
     line = process.stdout.readline().strip()
     assert line == f"export SLURM_CONF={folder}/slurm.conf"
@@ -71,7 +71,7 @@ def test_command_runs_inside_and_its_exit_code_is_returned(open_lab, scratch):
 
 
 def test_stop_signal_of_the_cluster_reaches_the_command(open_lab, scratch):
-    folder = scratch / "told"
+    folder = scratch / "stopped"
     process = open_lab("--nodes=1", "--folder", folder, "--", "sh", "-c", "echo up; exec sleep 99")
     assert process.stdout.readline() == "up\n"
     pids = [int(path.read_text()) for path in folder.glob("run/*.pid")]

@@ -16,22 +16,22 @@ def dry_run(tmp_path, capsys, seeds, **options):
 
 
 def test_each_array_is_shown_with_its_first_runs_and_its_last(tmp_path, capsys):
-    told = dry_run(tmp_path, capsys, range(20))
-    assert told.count("#SBATCH --array=0-9%10") == 2
-    assert told.count("# 10 jobs, 20 runs, each after the index of its job:\n") == 2
+    output = dry_run(tmp_path, capsys, range(20))
+    assert output.count("#SBATCH --array=0-9%10") == 2
+    assert output.count("# 10 jobs, 20 runs, each after the index of its job:\n") == 2
     for algorithm in ("ppo", "sac"):
-        lines = [line for line in told.splitlines() if f"/{algorithm}/sb3/" in line]
+        lines = [line for line in output.splitlines() if f"/{algorithm}/sb3/" in line]
         shown = [(line.split()[1], line.rpartition("=")[2]) for line in lines]
         assert shown == [("0:", "0"), ("0:", "1"), ("1:", "2"), ("9:", "19")]
-    assert told.count("# ... 16 more runs\n") == 2
-    assert "Dry run: 20 jobs in 2 arrays would be submitted; nothing was." in told
+    assert output.count("# ... 16 more runs\n") == 2
+    assert "Dry run: 20 jobs in 2 arrays would be submitted; nothing was." in output
 
 
 def test_all_runs_are_listed_on_request_or_if_few(tmp_path, capsys):
-    told = dry_run(tmp_path, capsys, range(20), every_run=True)
-    assert told.count("/seed=") == 40 and "more runs" not in told
-    told = dry_run(tmp_path, capsys, range(5))
-    assert told.count("/seed=") == 10 and "more runs" not in told
+    output = dry_run(tmp_path, capsys, range(20), every_run=True)
+    assert output.count("/seed=") == 40 and "more runs" not in output
+    output = dry_run(tmp_path, capsys, range(5))
+    assert output.count("/seed=") == 10 and "more runs" not in output
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 WHY = {
     "process": ("failed", "the process was killed by SIGKILL"),
     "job": ("interrupted", "stopped by the batch system: cancelled"),
-    "raise": ("failed", "RuntimeError: the stand-in was told to fail"),
+    "raise": ("failed", "RuntimeError: the stand-in was ordered to fail"),
     "diverge": ("failed", "returned a number that is not finite"),
     "limit": ("timeout", "stopped at the job's time limit"),
     "fill": ("failed", "No space left on device"),

@@ -1,4 +1,4 @@
-"""Which jobs come back after a warning, and what is told of runs that will go on."""
+"""Which jobs are requeued after a warning, and the resume step that status reports."""
 
 import dataclasses
 import time
@@ -72,7 +72,7 @@ def test_run_without_progress_is_not_requeued(warned, folder):
 
 
 def test_run_that_did_not_start_is_not_requeued_for_an_old_checkpoint(warned, folder):
-    change(folder, resumed_from=None)  # of the attempt that kept step 300
+    change(folder, resumed_from=None)  # of the attempt that saved step 300
     assert not comes_back(warned, folder)
 
 

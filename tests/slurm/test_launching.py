@@ -393,16 +393,16 @@ def worker():
     made._process = types.SimpleNamespace(
         stdin=os.fdopen(questions[1], "wb"), stdout=os.fdopen(answers[0], "rb"), pid=7
     )
-    made.asked, made.answers = os.fdopen(questions[0], "rb"), answers[1]
+    made.requests, made.answers = os.fdopen(questions[0], "rb"), answers[1]
     yield made
-    made.asked.close()
+    made.requests.close()
 
 
 def test_settings_and_answers_are_exchanged_as_lines(worker):
     trial = make_trial("a", "a", 1.0)
     before = preflight.time.monotonic()
     worker.begin(trial, Path("/a\nb"), 60.0)
-    assert worker.asked.readline() == b'"/a\\nb"\n' and worker.trial is trial
+    assert worker.requests.readline() == b'"/a\\nb"\n' and worker.trial is trial
     assert 59 < worker.deadline - before < 90
     assert worker.look() is None
     for failure in (None, "it broke"):
@@ -414,7 +414,7 @@ def test_settings_and_answers_are_exchanged_as_lines(worker):
     os.close(worker.answers)
     worker._describe_end = lambda: "last words"
     assert worker.look() == preflight._TrialOutcome("ended the process: last words", is_over=True)
-    worker.asked.close()
+    worker.requests.close()
     worker.begin(trial, Path("a"), 1.0)  # of a process that has ended
 
 

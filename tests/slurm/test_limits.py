@@ -56,7 +56,7 @@ def test_manually_requeued_runs_end_as_on_one_machine(tmp_path, cluster):
     while len(requeued) < 2:
         wait_until(lambda: get_saved(lab) - requeued, patience=300)
         (job, *_) = get_saved(lab) - requeued
-        assert lab.ask("scontrol", "requeue", job).returncode == 0
+        assert lab.run_command("scontrol", "requeue", job).returncode == 0
         requeued.add(job)
     wait_until(lambda: not lab.queue(), patience=600)
     assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
@@ -94,7 +94,7 @@ def lab_has_moved(lab, waiting):
 def check_attempts(record):
     attempts = record["attempts"]
     assert len(attempts) >= 2, attempts
-    # On a busy machine the notice may not be enough to say why; what was kept counts then, too.
+    # On a busy machine the notice may not suffice to record why; saved checkpoints count then, too.
     stops = {attempt["stopped_by"] for attempt in attempts}
     assert "time limit" in stops and stops <= {"time limit", None}, attempts
     went_on = [*(attempt["resumed_from"] for attempt in attempts[1:]), record["resumed_from"]]

@@ -316,11 +316,11 @@ def test_unstartable_run_is_named_and_the_next_one_started(monkeypatch, tmp_path
 def test_a_job_whose_run_was_interrupted_waits_for_its_kill(
     monkeypatch, tmp_path, capsys, state, waits
 ):
-    slept, asked = [], []
+    slept, wait_calls = [], []
     ended = iter([False, False, True])
     outcome = types.SimpleNamespace(status=state, failure=None)
     process = types.SimpleNamespace(
-        wait=lambda seconds: asked.append(seconds) or next(ended), outcome=lambda: outcome
+        wait=lambda seconds: wait_calls.append(seconds) or next(ended), outcome=lambda: outcome
     )
     job = requeueable_job.RunJob(JobLimits(30, 60, 60, 1, 1))
     reading = types.SimpleNamespace(reason="pending", spec={})
@@ -334,7 +334,7 @@ def test_a_job_whose_run_was_interrupted_waits_for_its_kill(
     }.items():
         monkeypatch.setattr(requeueable_job, name, value)
     assert job._run_folder(tmp_path, None) is None
-    assert (len(slept), len(asked), job._current) == (len(waits), 3, "")
+    assert (len(slept), len(wait_calls), job._current) == (len(waits), 3, "")
     assert capsys.readouterr().out == f"{tmp_path}: {state} \n"
 
 

@@ -55,7 +55,7 @@ def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
     assert "2 of 3 settings cannot take a single step" in result.stderr
     name = "standin {} parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: "
     assert name.format("td3") + "did not take a step within 12 s" in result.stderr
-    assert name.format("sac") + "RuntimeError: the stand-in was told to fail" in result.stderr
+    assert name.format("sac") + "RuntimeError: the stand-in was ordered to fail" in result.stderr
     assert name.format("ppo") not in result.stderr
     assert not any(map(is_alive, processes_of(lab, "td3-0")))
     assert processes_of(lab, "ppo-0") != processes_of(lab, "sac-0")
@@ -189,8 +189,12 @@ def test_framework_that_cannot_be_shortened_is_evaluated_once(monkeypatch):
 def test_settings_that_are_not_shortened_are_unchanged():
     (run, *_) = [s for s in thesis() if (s.framework, s.algorithm, s.hps) == ("sb3", "td3", "sb3")]
     (trial,) = make_trials([run])
-    kept = trial.prepared.native.settings
-    assert (kept["batch_size"], kept["learning_rate"], kept["tau"]) == (256, 0.001, 0.005)
+    settings = trial.prepared.native.settings
+    assert (settings["batch_size"], settings["learning_rate"], settings["tau"]) == (
+        256,
+        0.001,
+        0.005,
+    )
     assert trial.settings == ("sb3 td3 InvertedPendulum-v4 sb3",)
 
 

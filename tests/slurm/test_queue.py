@@ -1,4 +1,4 @@
-"""Whose jobs are asked for, by what, and which of several counts."""
+"""Whose jobs are queried, by which command, and which of several counts."""
 
 import os
 import subprocess
@@ -129,8 +129,8 @@ def test_failed_scancel_calls_are_reported_after_all_others(fake, tmp_path, caps
     monkeypatch.setattr("parallax.slurm.resubmit._TIMEOUT", 2)
     assert main(["slurm", "cancel", str(results), "--yes"]) == 1
     assert fake.calls("scancel") == [["1_0"], ["2_0"], ["3_0"]]
-    told = capsys.readouterr().err
-    assert "error on job 1_0: denied" in told and "did not answer within 2 s" in told
+    errors = capsys.readouterr().err
+    assert "error on job 1_0: denied" in errors and "did not answer within 2 s" in errors
 
 
 def test_slurm_filter_variables_of_users_are_removed(fake, monkeypatch):

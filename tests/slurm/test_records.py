@@ -128,11 +128,11 @@ def test_damaged_spec_does_not_hide_the_others(tmp_path):
     folders = [a_run(tmp_path, seed=seed) for seed in (0, 1)]
     study = folders[0].parents[5]
     record = a_record(study, "a", [folders])
-    kept = [json.loads((folder / "run.json").read_text())["spec"] for folder in folders]
+    specs = [json.loads((folder / "run.json").read_text())["spec"] for folder in folders]
     names = [str(folder.relative_to(study)) for folder in folders]
     path = record.folder / "specs.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({names[0]: {"seed": 0}, names[1]: kept[1], "../x": kept[0]}))
+    path.write_text(json.dumps({names[0]: {"seed": 0}, names[1]: specs[1], "../x": specs[0]}))
     assert {folder: spec.seed for folder, spec in record.read_specs().items()} == {folders[1]: 1}
     path.write_text("[]")
     assert record.read_specs() == {}

@@ -141,12 +141,12 @@ def test_the_submissions_of_all_studies_are_looked_up_once(monkeypatch, tmp_path
     folders = [a_run(tmp_path, study=name, seed=seed) for name in "ba" for seed in (0, 1)]
     for folder in folders[::2]:
         a_record(folder.parents[5], f"{folder.parents[5].name}-1", [[folder]])
-    asked = []
-    monkeypatch.setattr(states, "query_slurm", lambda records: asked.append(records) or "queue")
+    queries = []
+    monkeypatch.setattr(states, "query_slurm", lambda records: queries.append(records) or "queue")
     monkeypatch.setattr(states, "assess_run", lambda folder, queue: (folder, queue))
     runs, found = states.survey_runs(tmp_path)
     assert found == "queue" and runs == [(folder, "queue") for folder in sorted(folders)]
-    assert [record.name for record in asked[0]] == ["a-1", "b-1"] and len(asked) == 1
+    assert [record.name for record in queries[0]] == ["a-1", "b-1"] and len(queries) == 1
     names = [RunState(folder, "lost") for folder in [*folders, tmp_path]]
     assert states.find_study_folders(names) == [tmp_path / "a", tmp_path / "b"]
     said = []
@@ -177,18 +177,18 @@ def query(monkeypatch, tmp_path, squeue, scontrol, sacct, seconds=0.0):
     """Query two arrays; each command's answer takes some seconds."""
     clock = itertools.count(0.0, seconds)
     monkeypatch.setattr(queue.time, "monotonic", lambda: next(clock))
-    asked = []
+    queries = []
     for name, answer in {"squeue": squeue, "scontrol": scontrol, "sacct": sacct}.items():
 
         def answer_query(names, name=name, answer=answer):
-            asked.append((name, names))
+            queries.append((name, names))
             return answer
 
         monkeypatch.setattr(queue, f"_query_{name}", answer_query)
     folders = [tmp_path / f"seed={i}" for i in range(3)]
     records = [a_record(tmp_path, "a", [folders[:1], folders[1:2]], job_id="7")]
     records.append(a_record(tmp_path, "b", [folders[2:]], job_id="8"))
-    return queue.query_slurm(records), asked, folders
+    return queue.query_slurm(records), queries, folders
 
 
 RUNNING, ENDED = SlurmJob("7_0", "RUNNING"), SlurmJob("7_1", "FAILED")
@@ -196,8 +196,8 @@ ALL = {("a", "0"): RUNNING, ("a", "1"): ENDED, ("b", "0"): SlurmJob("8", "PENDIN
 
 
 def test_slurm_jobs_are_listed_by_run_folder(monkeypatch, tmp_path):
-    found, asked, folders = query(monkeypatch, tmp_path, ALL, None, None)
-    assert asked == [("squeue", ["a", "b"])]
+    found, queries, folders = query(monkeypatch, tmp_path, ALL, None, None)
+    assert queries == [("squeue", ["a", "b"])]
     alive = {folders[0]: (RUNNING,), folders[2]: (ALL["b", "0"],)}
     over = {folders[0]: frozenset(), folders[1]: frozenset(["7_1"]), folders[2]: frozenset()}
     jobs = dict(zip(folders, ALL.values(), strict=True))
@@ -207,8 +207,8 @@ def test_slurm_jobs_are_listed_by_run_folder(monkeypatch, tmp_path):
 def test_only_jobs_missing_in_the_queue_are_queried_in_accounting(monkeypatch, tmp_path):
     known = {("a", "0"): RUNNING, ("a", "1"): ENDED}
     late = {("a", "0"): SlurmJob("7_0", "FAILED"), ("b", "0"): SlurmJob("8", "TIMEOUT")}
-    found, asked, folders = query(monkeypatch, tmp_path, None, known, late)
-    assert asked == [("squeue", ["a", "b"]), ("scontrol", ["a", "b"]), ("sacct", ["b"])]
+    found, queries, folders = query(monkeypatch, tmp_path, None, known, late)
+    assert queries == [("squeue", ["a", "b"]), ("scontrol", ["a", "b"]), ("sacct", ["b"])]
     assert found.asked == ("scontrol", "sacct") and found.jobs[folders[0]] == RUNNING
     assert found.over[folders[2]] == {"8"}
     found, _, folders = query(monkeypatch, tmp_path, known, None, None)
@@ -220,8 +220,8 @@ def test_only_jobs_missing_in_the_queue_are_queried_in_accounting(monkeypatch, t
 
 @pytest.mark.parametrize(("seconds", "names"), [(19.9, 3), (20.0, 2)])
 def test_controller_that_times_out_is_not_queried_again(monkeypatch, tmp_path, seconds, names):
-    _, asked, _ = query(monkeypatch, tmp_path, None, None, None, seconds)
-    assert len(asked) == names and asked[-1][0] == "sacct"
+    _, queries, _ = query(monkeypatch, tmp_path, None, None, None, seconds)
+    assert len(queries) == names and queries[-1][0] == "sacct"
 
 
 def test_last_live_job_of_a_run_counts_or_the_last_one(tmp_path):
@@ -237,22 +237,22 @@ def test_last_live_job_of_a_run_counts_or_the_last_one(tmp_path):
 
 
 def test_arrays_are_queried_in_batches_by_their_names(monkeypatch):
-    asked = []
+    queries = []
     monkeypatch.setattr(queue, "_NAMES_PER_COMMAND", 2)
-    monkeypatch.setattr(queue, "run_slurm", lambda *command: asked.append(command) or command[-1])
+    monkeypatch.setattr(queue, "run_slurm", lambda *command: queries.append(command) or command[-1])
     parse = lambda text: {(text, "0"): text}  # noqa: E731
     found = queue._query_in_batches(("squeue", "-x"), ["c", "a", "b", "a"], parse)
     batches = [("squeue", "-x", "--name=a,b"), ("squeue", "-x", "--name=c")]
-    assert asked == batches and list(found) == [("--name=a,b", "0"), ("--name=c", "0")]
+    assert queries == batches and list(found) == [("--name=a,b", "0"), ("--name=c", "0")]
     monkeypatch.setattr(queue, "run_slurm", lambda *command: None)
     assert queue._query_in_batches(("squeue",), ["a"], parse) is None
     assert queue._query_scontrol(["a"]) is None
-    monkeypatch.setattr(queue, "run_slurm", lambda *command: asked.append(command) or "")
-    for ask in (queue._query_squeue, queue._query_scontrol, queue._query_sacct):
-        assert ask(["a"]) == {}
+    monkeypatch.setattr(queue, "run_slurm", lambda *command: queries.append(command) or "")
+    for query_jobs in (queue._query_squeue, queue._query_scontrol, queue._query_sacct):
+        assert query_jobs(["a"]) == {}
     fields = "--format=JobID,State,JobName"
     options = ("--allusers", "--allocations", "--noheader", "--parsable2")
-    assert asked[2:] == [
+    assert queries[2:] == [
         ("squeue", "--array", "--noheader", "--states=all", "--format=%F|%K|%T|%r|%j", "--name=a"),
         ("scontrol", "--oneliner", "show", "job"),
         ("sacct", *options, "--starttime=2000-01-01", fields, "--name=a"),

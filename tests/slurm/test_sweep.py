@@ -114,5 +114,5 @@ def test_mistyped_setting_never_reaches_the_queue(tmp_path, cluster):
     result = lab.call(*command)
     assert result.returncode == 2
     assert "1 of 1 settings cannot take a single step" in result.stderr
-    assert "the stand-in was told to fail" in result.stderr
+    assert "the stand-in was ordered to fail" in result.stderr
     assert not lab.results.exists() and not lab.queue()

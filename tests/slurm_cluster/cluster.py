@@ -267,7 +267,7 @@ def start_munge(layout: ClusterLayout, programs: Mapping[str, str]) -> None:
 
 
 class SlurmCluster:
-    """Starts and stops munge, the controller, node daemons and, if asked, the database."""
+    """Starts and stops munge, the controller, node daemons and, on request, the database."""
 
     def __init__(
         self,

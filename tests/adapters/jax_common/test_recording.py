@@ -43,9 +43,11 @@ def state():
 
 
 def test_kernels_are_transposed_and_written_to_their_location(state):
-    held = {"policy": state}
+    states = {"policy": state}
     arrays = FlaxNetworks(
-        locate_linear_layers("policy", {"0": "policy"}), lambda: held, lambda new: write(held, new)
+        locate_linear_layers("policy", {"0": "policy"}),
+        lambda: states,
+        lambda new: write(states, new),
     )
     before = arrays.read()
     assert before["policy.0.weight"].shape == (2, 3)
@@ -57,12 +59,12 @@ def test_kernels_are_transposed_and_written_to_their_location(state):
     np.testing.assert_array_equal(after["policy.0.weight"], changed["policy.0.weight"])
     np.testing.assert_array_equal(after["policy.0.bias"], before["policy.0.bias"])
     row = np.array([[1.0, 10.0, 100.0]], np.float32)
-    answer = held["policy"].apply_fn(held["policy"].params, row)
+    answer = states["policy"].apply_fn(states["policy"].params, row)
     np.testing.assert_allclose(answer, [[210.0, 543.0]])
 
 
-def write(held, new):
-    held |= replace_weights(held, new)
+def write(states, new):
+    states |= replace_weights(states, new)
 
 
 def test_array_locations_select_one_network_or_one_number():
@@ -98,9 +100,7 @@ def test_optimizer_event_has_gradients_after_clipping(state):
     squares = sum(np.sum(p.gradient() ** 2) for p in group.parameters)
     assert np.sqrt(squares) == pytest.approx(0.5, rel=1e-5)
     assert [one.layer.differentiated for one in forwards] == [False, True]
-    assert (
-        forwards[0].is_preactivation() is None
-    )  # it cannot be told outside of what is differentiated
+    assert forwards[0].is_preactivation() is None  # unknown outside of the differentiated function
 
 
 class Asked:

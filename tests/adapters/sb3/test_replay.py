@@ -102,9 +102,9 @@ def test_sweeps_and_updates_compute_the_same_errors(algorithm, monkeypatch):
     def spy(loss, currents, target):
         currents = list(currents)
         with torch.no_grad():
-            told = errors(buffer.at(buffer.replayer.drawn))
+            computed = errors(buffer.at(buffer.replayer.drawn))
         gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
-        torch.testing.assert_close(told, gaps, rtol=close, atol=close)
+        torch.testing.assert_close(computed, gaps, rtol=close, atol=close)
         made = weighted(loss, currents, target)
         # With alpha=0 all weights are 1, and the loss is upstream's.
         plain = sum(loss(one, target) for one in currents)
@@ -180,15 +180,15 @@ def test_killed_run_resumes_bit_identically(algorithm, tmp_path):
 
 
 def test_uniform_replay_changes_neither_name_nor_settings_nor_weights(tmp_path):
-    asked = {"algorithm": "dqn", "steps": 200, "eval_every": 200, "alignment": "exact"}
+    settings = {"algorithm": "dqn", "steps": 200, "eval_every": 200, "alignment": "exact"}
     changes = {"hyperparameters": {"learning_starts": 100}}
     specs = [
-        support.spec("sb3", **asked, **changes, **more) for more in ({}, {"replay": "uniform"})
+        support.spec("sb3", **settings, **changes, **more) for more in ({}, {"replay": "uniform"})
     ]
     assert specs[0] == specs[1] and specs[0].variant == specs[1].variant
     _, plain = support.run(specs[1], tmp_path)
     assert "replay_buffer_class" not in plain["native"] and "interventions" not in plain
-    weighted = support.spec("sb3", **asked, **changes, replay="per")
+    weighted = support.spec("sb3", **settings, **changes, replay="per")
     _, other = support.run(weighted, tmp_path)
     assert other["native"].keys() - plain["native"].keys() == {"replay_buffer_class"}
     assert list(other["interventions"]) == ["replay-weights-dqn"]

@@ -105,9 +105,9 @@ def train(algorithm, env_id, seed, steps, starts=100):
         cfg.random_timesteps, cfg.learning_starts = starts, starts - 1
     cfg.experiment.write_interval = cfg.experiment.checkpoint_interval = 0
     agent = agent(models=models, memory=RandomMemory(memory_size=size), cfg=cfg, **spaces)
-    told = {"timesteps": steps, "headless": True, "disable_progressbar": True}
-    told["close_environment_at_exit"] = False
-    SequentialTrainer(cfg=told, env=env, agents=agent).train()
+    trainer_options = {"timesteps": steps, "headless": True, "disable_progressbar": True}
+    trainer_options["close_environment_at_exit"] = False
+    SequentialTrainer(cfg=trainer_options, env=env, agents=agent).train()
     weights = {
         f"{role}.{name}": value.detach().numpy()
         for role, model in models.items()

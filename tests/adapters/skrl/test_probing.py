@@ -13,24 +13,24 @@ PROBES = {probe.name: probe for probe in registry.PROBES}
 
 
 @pytest.fixture(scope="module")
-def ask():
+def measure():
     lab = ExperimentCache(load_adapter("skrl"))
     return lambda name: run_probe(PROBES[name], {"skrl": lab}).answers["skrl"]
 
 
-def test_advantages_are_read_before_and_weighted_after_standardization(ask):
-    assert ask("ppo.gae").comparison.kind == "agrees"
-    found = ask("ppo.advantage_normalisation")
+def test_advantages_are_read_before_and_weighted_after_standardization(measure):
+    assert measure("ppo.gae").comparison.kind == "agrees"
+    found = measure("ppo.advantage_normalisation")
     assert found.meaning.startswith("standardised over the whole rollout, by the sample deviation")
-    assert ask("ppo.std_gradient").comparison.kind == "agrees"
+    assert measure("ppo.std_gradient").comparison.kind == "agrees"
 
 
-def test_updates_of_a_policy_that_is_not_squashed_are_read_as_such(ask):
+def test_updates_of_a_policy_that_is_not_squashed_are_read_as_such(measure):
     for part in ("critic_target", "critic_loss_factor", "policy_terms"):
-        assert ask(f"sac.{part}").comparison.kind == "agrees", part
-    assert "not squashed" in ask("sac.log_prob").meaning
+        assert measure(f"sac.{part}").comparison.kind == "agrees", part
+    assert "not squashed" in measure("sac.log_prob").meaning
 
 
-def test_networks_created_by_the_probe_are_not_measured(ask):
+def test_networks_created_by_the_probe_are_not_measured(measure):
     for name in ("ppo.activation", "sac.greedy_action"):
-        assert "came from the probe" in ask(name).unmeasured
+        assert "came from the probe" in measure(name).unmeasured

@@ -126,8 +126,8 @@ def test_trainings_use_compiled_functions_of_the_shared_cache(algorithm, n_envs,
         eval_every=64,
         n_envs=n_envs,
     )
-    _, told = support.run(spec, tmp_path)
-    assert told["status"] == "completed", told["failure"]
+    _, record = support.run(spec, tmp_path)
+    assert record["status"] == "completed", record["failure"]
     kinds = collections.Counter((module, name) for module, name, _ in COMPILED_CALLS)
     found = {place: len(load_compiled_function(*place).signatures) for place in kinds}
     assert found == kinds

@@ -1,4 +1,4 @@
-"""Short trainings in this process, watched by a monitor that evaluates when told to."""
+"""Short trainings in this process, watched by a monitor that evaluates on request."""
 
 import dataclasses
 
@@ -27,14 +27,14 @@ ROUND = {"train_freq": 20, "gradient_steps": 20}
 def pytest_collection_modifyitems(items):
     """R2D2 has a training for each of thirty fields; `make test-long` makes them."""
     for item in items:
-        asked = getattr(getattr(item, "callspec", None), "params", {})
+        params = getattr(getattr(item, "callspec", None), "params", {})
         honoured = getattr(item, "originalname", "") == "test_hyperparameter_is_honoured_or_refused"
-        if honoured and asked.get("algorithm") == "r2d2":
+        if honoured and params.get("algorithm") == "r2d2":
             item.add_marker(pytest.mark.long)
 
 
 class Recorder(gymnasium.Wrapper):
-    """Keeps observation, action, and the greedy action at that time where it is asked for."""
+    """Keeps observation, action, and the greedy action at that time on request."""
 
     def __init__(self, env, monitor):
         super().__init__(env)
@@ -115,18 +115,20 @@ def train(native):
 
 
 @pytest.fixture(scope="session")
-def kept():
+def trainings():
     return {}
 
 
 @pytest.fixture
-def trained(train, kept):
+def trained(train, trainings):
     """The training of an algorithm that tests only look at, made once."""
 
     def once(algorithm):
-        if algorithm not in kept:
-            kept[algorithm] = train(algorithm, steps=220)  # 120 updates: one record of TD3 and SAC
-        return kept[algorithm]
+        if algorithm not in trainings:
+            trainings[algorithm] = train(
+                algorithm, steps=220
+            )  # 120 updates: one record of TD3 and SAC
+        return trainings[algorithm]
 
     return once
 

@@ -111,12 +111,12 @@ def train(algorithm, env_id, seed, steps, **changes):
         algorithm: `ppo`, `td3` or `sac`.
         env_id: Gymnasium's name of the task.
         seed: Of all generators.
-        steps: Frames asked for.
+        steps: Requested frames.
         changes: Sections of the configuration: names and values.
     """
     precision = torch.get_float32_matmul_precision()
     run = Run(algorithm, env_id, seed)
-    # The scripts ask for rougher matrix products when they are read.
+    # The scripts select less precise matrix products when they are read.
     torch.set_float32_matmul_precision(precision)
     run.main(run.config(steps, changes))
     return networks.copy_weights(run.loss, NETWORKS[algorithm])
@@ -139,12 +139,12 @@ class Run:
 
     def config(self, steps, changes):
         base = OmegaConf.create(PPO if self.algorithm == "ppo" else OFF_POLICY)
-        asked = {
+        requested = {
             "env": {"env_name": self.env_id, "name": self.env_id, "seed": self.seed},
             "collector": {"total_frames": steps},
             "compile": {"compile": False, "compile_mode": None, "cudagraphs": False},
         }
-        return OmegaConf.merge(base, OWN.get(self.algorithm, {}), asked, changes)
+        return OmegaConf.merge(base, OWN.get(self.algorithm, {}), requested, changes)
 
     def _execute(self, file, own):
         stands_in = {
@@ -208,7 +208,7 @@ class Run:
         )
         name = f"make_{self.algorithm}_agent"
         self.utils[name] = self._without_trial(self.utils[name])
-        self.utils["make_loss_module"] = self._keeping(self.utils["make_loss_module"], 0)
+        self.utils["make_loss_module"] = self._storing(self.utils["make_loss_module"], 0)
 
     def _replace_in_ppo(self):
         make_env, loss = self.render_script["make_env"], self.render_script["ClipPPOLoss"]
@@ -216,7 +216,7 @@ class Run:
             self.make_collector(create_env_fn, policy, **kwargs)
         )
         self.render_script["make_env"] = _taken_back(make_env)
-        self.render_script["ClipPPOLoss"] = self._keeping(loss)
+        self.render_script["ClipPPOLoss"] = self._storing(loss)
         self.render_script["eval_model"] = lambda *args, **kwargs: torch.zeros(1)
 
     def _without_trial(self, make):
@@ -227,13 +227,13 @@ class Run:
 
         return made
 
-    def _keeping(self, make, place=None):
-        def kept(*args, **kwargs):
+    def _storing(self, make, place=None):
+        def store_result(*args, **kwargs):
             result = make(*args, **kwargs)
             self.loss = result if place is None else result[place]
             return result
 
-        return kept
+        return store_result
 
 
 def _taken_back(function):

@@ -10,7 +10,7 @@ from parallax.harness.record.provenance import hash_weights
 
 ROUND = {"train_freq": 50, "gradient_steps": 50}
 OFF_POLICY = {"collector": {"init_random_frames": 200, "frames_per_batch": 50}}
-# The second asks for one rollout and a half. The pendulum's actions range from -3 to 3.
+# The second requests one rollout and a half. The pendulum's actions range from -3 to 3.
 CASES = {
     "ppo": ("ppo", "Hopper-v4", 512, {"rollout_steps": 256, "epochs": 4}),
     "ppo, a part of a rollout": ("ppo", "Hopper-v4", 400, {"rollout_steps": 256, "epochs": 4}),

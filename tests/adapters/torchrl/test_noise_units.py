@@ -60,8 +60,8 @@ def test_own_recipe_is_in_action_units_for_all_bounds(alignment):
 
 
 def test_requested_noise_is_a_share_for_any_recipe():
-    asked = {"target_policy_noise": 0.3}
-    run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", hyperparameters=asked)
+    requested = {"target_policy_noise": 0.3}
+    run = support.spec("torchrl", "td3", env="InvertedPendulum-v4", hyperparameters=requested)
     assert prepare_run(run, TorchRLAdapter()).native.settings[
         "TD3Loss.policy_noise"
     ] == pytest.approx(0.9)

@@ -24,7 +24,7 @@ TREES = {
 
 
 class PlainTree:
-    """What TorchRL asks of a tree, in the most obvious way."""
+    """The tree operations that TorchRL needs, implemented in the most direct way."""
 
     def __init__(self, kind, capacity):
         self._values = TREES[kind](capacity)
@@ -77,12 +77,12 @@ def test_same_random_numbers_give_the_same_draws_and_weights(sampler):
         storage.set(torch.as_tensor(place), torch.tensor([float(number)]))
         theirs.mark_update(torch.as_tensor(place))
         np.random.seed(number)
-        indices, told = theirs.sample(storage, 6)
+        indices, info = theirs.sample(storage, 6)
         np.random.seed(number)
         drawn, weights = ours.sample(Same(), 6)
         np.testing.assert_array_equal(drawn, indices)
         # TorchRL divides by the largest weight of the memory, and not of the minibatch.
-        of_batch = told["priority_weight"].numpy()
+        of_batch = info["priority_weight"].numpy()
         np.testing.assert_allclose(weights, of_batch / of_batch.max(), rtol=1e-7)
         errors = np.abs(numbers.normal(size=6) * 3)
         theirs.update_priority(indices, torch.from_numpy(errors))

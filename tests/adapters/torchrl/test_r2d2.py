@@ -122,9 +122,9 @@ def one_by_one(loss, params, sequence, start):
         for at in range(L - int(sequence["burned"]), M + L + 1):
             seen = {name: sequence[name][at][None] for name in INPUT_KEYS} | state
             seen["is_init"] = torch.zeros(1, 1, dtype=torch.bool)
-            told = loss.value_network(TensorDict(seen, [1]))
-            state = {name: told["next", name] for name in STATE_KEYS}
-            values.append(told["action_value"][0])
+            output = loss.value_network(TensorDict(seen, [1]))
+            state = {name: output["next", name] for name in STATE_KEYS}
+            values.append(output["action_value"][0])
     return torch.stack(values)[int(sequence["burned"]) :]
 
 
@@ -151,7 +151,7 @@ def test_errors_and_loss_are_those_of_the_formulas(epsilon, double_q):
     made = components(value_rescaling=epsilon, double_q=double_q)
     batch = minibatch()
     weights = torch.tensor([1.0, 0.5, 2.0, 0.25])
-    told = made.loss(batch, weights)
+    result = made.loss(batch, weights)
     online = made.loss.unroll(batch, made.loss.value_network_params).detach().numpy()
     target = made.loss.unroll(batch, made.loss.target_value_network_params).detach().numpy()
     best = (online if double_q else target).argmax(-1)[..., None]
@@ -162,9 +162,9 @@ def test_errors_and_loss_are_those_of_the_formulas(epsilon, double_q):
     aims = aims if epsilon is None else rescale_values(aims, epsilon)
     inside = np.arange(M) < lengths[:, None]
     errors = np.where(inside, online[:, :-1, 1] - aims, 0)
-    assert told["errors"].numpy() == pytest.approx(errors, abs=1e-5)
+    assert result["errors"].numpy() == pytest.approx(errors, abs=1e-5)
     by_hand = (weights.numpy() * (errors**2).sum(1) / 2).mean()
-    assert told["loss"].item() == pytest.approx(by_hand, rel=1e-5)
+    assert result["loss"].item() == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_burn_in_steps_have_no_gradient():
@@ -269,11 +269,11 @@ def test_unsupported_settings_are_refused_by_name(changes, message):
 
 
 def test_rewards_that_only_training_scales_are_not_shown():
-    asked = {"wrappers": "normalized", "alignment": "exact"}
+    options = {"wrappers": "normalized", "alignment": "exact"}
     with pytest.raises(SpecError, match="last_step_inputs=false"):
-        prepare_run(support.spec("torchrl", "r2d2", "cpu", **asked), TorchRLAdapter())
+        prepare_run(support.spec("torchrl", "r2d2", "cpu", **options), TorchRLAdapter())
     unseen = {"last_step_inputs": False}
-    prepare_run(support.spec("torchrl", "r2d2", "cpu", unseen, **asked), TorchRLAdapter())
+    prepare_run(support.spec("torchrl", "r2d2", "cpu", unseen, **options), TorchRLAdapter())
 
 
 def test_other_replay_strategies_and_other_frameworks_are_refused():

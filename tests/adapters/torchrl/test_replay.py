@@ -22,7 +22,7 @@ def critics(algorithm):
 
 
 class Listener:
-    """A monitor that keeps what it is told, and the losses that were made."""
+    """A monitor that stores the metrics and the parts of time that it receives."""
 
     def __init__(self, run):
         self.run, self.metrics, self.parts = run, [], {}
@@ -59,10 +59,10 @@ def learn(monkeypatch):
         run = prepare_scripted_run(
             "torchrl", algorithm, steps=steps, eval_every=steps, replay=replay
         )
-        told = Listener(run)
+        monitor = Listener(run)
         module = importlib.import_module(f"parallax.adapters.torchrl.{algorithm}")
-        module.train(run.native, run.context, told.make_env, told)
-        return buffers[-1], told
+        module.train(run.native, run.context, monitor.make_env, monitor)
+        return buffers[-1], monitor
 
     return train
 
@@ -97,8 +97,8 @@ def test_sweeps_and_updates_compute_the_same_errors_and_loss(algorithm, monkeypa
     monkeypatch.setattr(ours.PrioritizedTensorDictBuffer, "sample", spy_sample)
     learn(algorithm, {"name": "per", "alpha": 0.0, "epsilon": 0.0, **critics(algorithm)})
     assert len(seen) == len(sampled) > 5
-    for (_, errors, _), told in zip(seen, sampled, strict=True):
-        torch.testing.assert_close(errors, told, rtol=1e-5, atol=1e-5)
+    for (_, errors, _), sampled_errors in zip(seen, sampled, strict=True):
+        torch.testing.assert_close(errors, sampled_errors, rtol=1e-5, atol=1e-5)
     assert max(float(errors.max()) for _, errors, _ in seen) > 0.1
 
 
@@ -113,17 +113,17 @@ PAIRS = [
 @pytest.mark.parametrize(("name", "algorithm"), PAIRS)
 def test_replayed_transitions_are_drawn_by_their_errors(name, algorithm, learn):
     often = {"rank": {"sort_every": 2}, "atdc": {"sweep_every": 48}, "imp": OFTEN}
-    buffer, told = learn(algorithm, {"name": name, **often.get(name, {}), **critics(algorithm)})
+    buffer, monitor = learn(algorithm, {"name": name, **often.get(name, {}), **critics(algorithm)})
     strategy = buffer.replayer.strategy
     assert strategy.added == strategy.size == len(buffer) == 96
     assert len(np.unique(strategy.errors[:96])) > 20  # those of replayed transitions
-    assert any("replay/mape" in metrics for metrics in told.metrics) == (name != "rank")
-    assert told.parts["replay"]["minibatches"] > 5 and told.parts["replay"]["learning"] > 0
+    assert any("replay/mape" in metrics for metrics in monitor.metrics) == (name != "rank")
+    assert monitor.parts["replay"]["minibatches"] > 5 and monitor.parts["replay"]["learning"] > 0
 
 
 def test_uniform_replay_changes_neither_buffer_nor_loss(learn):
-    buffer, told = learn("dqn", "uniform")
-    assert type(buffer) is TensorDictReplayBuffer and told.parts == {}
+    buffer, monitor = learn("dqn", "uniform")
+    assert type(buffer) is TensorDictReplayBuffer and monitor.parts == {}
     assert ours.get_loss_class(DQNLoss, {}) is DQNLoss
 
 

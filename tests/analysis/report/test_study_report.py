@@ -11,7 +11,7 @@ from parallax.harness.cli.main import main
 
 
 class Page(html.parser.HTMLParser):
-    """Collects what tests ask for."""
+    """Collects the elements that tests check."""
 
     def __init__(self, text):
         super().__init__()

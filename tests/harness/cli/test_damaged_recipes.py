@@ -1,4 +1,4 @@
-"""A recipe that is damaged concerns those who ask for it, and nobody else."""
+"""A damaged recipe affects only the commands that use it."""
 
 import re
 
@@ -55,8 +55,10 @@ def test_damaged_recipe_is_refused_and_other_recipes_work(damaged, monkeypatch):
     monkeypatch.setattr(ConfigStore, "store", store)
     config_groups.register_config_groups()
     assert "hyperparameters/ppo/sbx" in stored and "hyperparameters/td3/sbx" not in stored
-    told = hydra_errors.explain_hydra_error(Exception("Could not find 'hyperparameters/td3/sbx'"))
-    assert told.startswith("hps=sbx cannot be used: ") and damaged in told
+    message = hydra_errors.explain_hydra_error(
+        Exception("Could not find 'hyperparameters/td3/sbx'")
+    )
+    assert message.startswith("hps=sbx cannot be used: ") and damaged in message
 
 
 UNFIT = {

@@ -65,7 +65,7 @@ def test_skeleton_in_a_checkout_says_what_is_missing(checkout):
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     register(checkout, project["entry-points"])
     tests = checkout / "tests" / "adapters" / "stranger"
-    # PPO stands for all here; those of a package are all asked, in the long run.
+    # PPO represents all algorithms; the long run tests all of a package.
     some = "not td3 and not ddpg and not dqn and not sac"
     check_red(*outcomes(tests, [checkout], some), "adapters/stranger", "hp_configs", fewest=30)
     # Each part that is filled in moves the message on to the next; SB3 plays the framework.

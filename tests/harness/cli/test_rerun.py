@@ -73,12 +73,12 @@ def test_differences_of_a_reproduced_run_are_named(done, finished, tmp_path, mon
         return [RunOutcome(specs[0], folder, "completed")]
 
     monkeypatch.setattr(run_commands, "run_sweep", train_again)
-    assert main(["run", "reproduce", str(finished), "--output", str(tmp_path / "kept")]) == 1
+    assert main(["run", "reproduce", str(finished), "--output", str(tmp_path / "again")]) == 1
     printed = capsys.readouterr().out
     assert "1 of 2 differ, from step 256 on; mean returns by up to 1" in printed
     assert "packages torch: 1.0 then, " in printed
     assert "\x1b" not in printed and "\nEvaluations: identical" not in printed
-    assert list((tmp_path / "kept").rglob("evaluations.npz"))
+    assert list((tmp_path / "again").rglob("evaluations.npz"))
 
 
 def test_folder_without_a_complete_run_is_refused(tmp_path):
@@ -287,7 +287,7 @@ def test_non_python_program_is_refused(body, refusal, tmp_path, monkeypatch):
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
     began = time.monotonic()
-    for _ in range(50):  # every run of a sweep asks
+    for _ in range(50):  # every run of a sweep checks
         with pytest.raises(SpecError) as caught:
             check_interpreter(str(program), "sb3")
     assert time.monotonic() - began < 15

@@ -1,4 +1,4 @@
-"""Which runs a command line asks for, in which order, and in which batches."""
+"""Runs that a command line requests, their order and their batches."""
 
 from importlib.resources import files
 
@@ -24,7 +24,7 @@ class Launcher:
 
 
 class Context:
-    """Stands for Hydra; globs are not asked for here."""
+    """A fake of Hydra; globs are not used here."""
 
     config_loader = None
 

@@ -69,13 +69,13 @@ def test_every_recipe_translates_under_the_thesis_alignment(framework, algorithm
 
 def check_nothing_is_dropped(prepared):
     """Each hyperparameter has a row, which reaches the settings or is what the framework fixes."""
-    native, asked = prepared.native, dataclasses.asdict(prepared.hyperparameters)
-    assert [row.field for row in native.alignment] == list(asked)
+    native, requested = prepared.native, dataclasses.asdict(prepared.hyperparameters)
+    assert [row.field for row in native.alignment] == list(requested)
     for row in native.alignment:
         if row.kind == "rounded":
-            assert asked[row.field] < row.value == row.native_value, row.field
+            assert requested[row.field] < row.value == row.native_value, row.field
         else:
-            assert row.value == asked[row.field], row.field
+            assert row.value == requested[row.field], row.field
         if row.kind == "patched":
             assert row.native_value == row.value, row.field
         elif not row.is_fixed:

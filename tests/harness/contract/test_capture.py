@@ -1,4 +1,4 @@
-"""Objects to plain values, and plain values laid into objects of the same making."""
+"""Objects are serialized to plain values, which are loaded into equally constructed objects."""
 
 import collections
 import dataclasses
@@ -74,7 +74,7 @@ class Web:
         del self.text
 
 
-def laid_in(web=None):
+def round_trip(web=None):
     old = web or Web()
     old.live()
     state, new = StateReader().read(old), Web()
@@ -84,7 +84,7 @@ def laid_in(web=None):
 
 
 def test_all_parts_of_an_object_are_restored():
-    old, new, _ = laid_in()
+    old, new, _ = round_trip()
     assert np.array_equal(new.memory, old.memory) and new.inner[2].colour is Colour.BLUE
     assert list(new.recent) == [2, (3, [4])] and new.recent.maxlen == 2
     assert new.counts == {"a": 5} and new.counts["b"] == 0
@@ -98,7 +98,7 @@ def test_all_parts_of_an_object_are_restored():
 
 
 def test_arrays_are_restored_in_place_with_shared_memory():
-    _, new, (memory, part, inner) = laid_in()
+    _, new, (memory, part, inner) = round_trip()
     assert new.memory is memory and new.part is part and new.inner[0] is inner
     assert new.part.base is new.memory and new.part.tolist() == [2, 3]
     assert new.again is new.inner[0] and new.me is new and new.late.values is new.memory
@@ -209,11 +209,11 @@ def test_no_constructor_runs(tmp_path):
 
 
 def test_enum_keys_are_found_in_live_objects_or_registered_types():
-    told = StateReader().read({Colour.BLUE: 1})
-    assert StateWriter().write({Colour.RED: 0}, told) == {Colour.BLUE: 1}
-    assert StateWriter(types=[Colour]).write({}, told) == {Colour.BLUE: 1}
+    state = StateReader().read({Colour.BLUE: 1})
+    assert StateWriter().write({Colour.RED: 0}, state) == {Colour.BLUE: 1}
+    assert StateWriter(types=[Colour]).write({}, state) == {Colour.BLUE: 1}
     with pytest.raises(StateMismatchError, match="not registered"):
-        StateWriter().write({}, told)
+        StateWriter().write({}, state)
 
 
 def test_named_tuple_with_other_fields_is_refused():

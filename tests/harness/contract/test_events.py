@@ -254,7 +254,7 @@ def test_conformance_without_a_watcher_fails_with_a_remedy(monkeypatch):
     with pytest.raises(LookupError, match=r"parallax\.watchers.*make install"):
         observe_training(
             "sb3", "ppo", make_base_hyperparameters("sb3", "ppo"), seed=77
-        )  # kept by no other test
+        )  # stored by no other test
 
 
 def test_conformance_skips_without_a_watchable_library(monkeypatch):

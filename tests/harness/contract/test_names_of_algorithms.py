@@ -9,7 +9,7 @@ from parallax.harness.contract.algorithms import BUILTIN_ALGORITHMS
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("harness", "analysis", "envs", "slurm", "hydra_plugins")
-# What an algorithm is; what asks single updates; papers' claims about some of them; and how
+# What an algorithm is; what measures single updates; papers' claims about some of them; and how
 # known ones are called and coloured in figures, where others get a name and a colour as well.
 ELSEWHERE = (
     "harness/contract/algorithms/",

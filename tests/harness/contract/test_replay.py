@@ -1,4 +1,4 @@
-"""What a way of replaying is called, what is checked, and who can carry it."""
+"""Names of replay strategies, their validation, and the frameworks that support them."""
 
 import pytest
 import support
@@ -15,7 +15,7 @@ from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run
 
 
-def asked(framework="sb3", algorithm="dqn", **changes):
+def prepare(framework="sb3", algorithm="dqn", **changes):
     return prepare_run(support.spec(framework, algorithm, **changes), load_adapter(framework))
 
 
@@ -31,8 +31,8 @@ def test_variant_names_non_default_fields_and_the_record_has_all():
     other = support.spec("sb3", "dqn", replay={"name": "imp", "alpha": 0.7, "fragments": 5})
     assert other.replay.parts == ["replay=imp", "replay.alpha=0.7", "replay.fragments=5"]
     assert spec.title.startswith("sb3+per dqn")
-    told = spec_to_dict(spec)["replay"]
-    assert told["name"] == "per" and len(told) == 9
+    recorded = spec_to_dict(spec)["replay"]
+    assert recorded["name"] == "per" and len(recorded) == 9
     assert spec_from_dict(spec_to_dict(other)) == other
     assert spec != other and hash(spec.replay) != hash(other.replay)
 
@@ -75,14 +75,14 @@ def test_ppo_replays_nothing():
         SpecError,
         match=r"replay=per needs a replay buffer, but algorithm=ppo .*Use replay=uniform, or",
     ):
-        asked(algorithm="ppo", replay="per")
+        prepare(algorithm="ppo", replay="per")
 
 
 @pytest.mark.parametrize("framework", ["tianshou"])
 def test_framework_without_replay_support_is_refused_before_training(framework):
     message = f"replay=imp is not available for algorithm=td3 of framework={framework}: .*Use repl"
     with pytest.raises(SpecError, match=message):
-        asked(framework, "td3", replay="imp")
+        prepare(framework, "td3", replay="imp")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_replay_settings_missing_in_tianshou_are_refused_with_the_remedy(
     algorithm, replay, more, message
 ):
     with pytest.raises(SpecError, match=message):
-        asked("tianshou", algorithm, replay=replay, **more)
+        prepare("tianshou", algorithm, replay=replay, **more)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_replay_settings_missing_in_torchrl_are_refused_with_the_remedy(
     algorithm, critics, message
 ):
     with pytest.raises(SpecError, match=message):
-        asked("torchrl", algorithm, replay={"name": "imp", "critics": critics})
-    asked("torchrl", algorithm, replay={"name": "imp", "critics": "max"})
+        prepare("torchrl", algorithm, replay={"name": "imp", "critics": critics})
+    prepare("torchrl", algorithm, replay={"name": "imp", "critics": "max"})
 
 
 @pytest.mark.parametrize(

@@ -82,13 +82,15 @@ def test_tables_list_bugs_found_by_each_detector(tmp_path, capsys):
         {"mutant": "sb3/dqn/002", "outcome": "missed", "by": "", "seconds": 9.0},
         {"mutant": "sb3/dqn/003", "outcome": "equivalent", "by": "", "seconds": 1.0},
     ]
-    mutants, kept, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
+    mutants, verdicts_file, tables = (tmp_path / name for name in ("m.jsonl", "c.jsonl", "t.md"))
     mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["mutation", "detectors", "--mutants", str(mutants), "--output", str(tables)]) == 0
     assert "2 mutants that train" in tables.read_text()
     assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
-    gather.append_verdict(kept, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0))
-    verdicts = gather.read_probe_verdicts(mutants) + gather.read_verdicts(kept)
+    gather.append_verdict(
+        verdicts_file, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0)
+    )
+    verdicts = gather.read_probe_verdicts(mutants) + gather.read_verdicts(verdicts_file)
     assert gather.find_common_mutants(verdicts) == ["sb3/dqn/001"]
     (cells,) = gather.make_mutant_rows(verdicts, ["sb3/dqn/001"])
     assert cells[:4] == ["`sb3/dqn/001`", "dqn.counts", "-", "not tested"]

@@ -63,7 +63,7 @@ def signals(step=1000, facts=None, series=(), values=None, metrics=(), episodes=
     return made
 
 
-def asked(name, made):
+def detect(name, made):
     return CHECKS[name].detect(made, CHECKS[name].threshold)
 
 
@@ -153,7 +153,7 @@ ENDED = {"terminated": np.arange(24) % 6 == 5}
 
 
 def fitted(targets, **more):
-    """Regressions of a DQN whose target network was asked just before."""
+    """Regressions of a DQN whose target network was queried just before."""
     return {"regressions": regressions("values", targets, heads=(TARGET_HEAD,), **more)}
 
 
@@ -410,8 +410,8 @@ def test_check_detects_its_fault_and_not_its_absence(name):
     needs = set(CHECKS[name].needs) - {"beginning", "random_share"}
     assert all(made.has(need) for need in needs for made in (faulty, healthy))
     assert CHECKS[name].is_due(faulty) or CHECKS[name].stage != "throughout"
-    assert asked(name, faulty) is not None
-    assert asked(name, healthy) is None
+    assert detect(name, faulty) is not None
+    assert detect(name, healthy) is None
 
 
 def minibatch(form):
@@ -444,24 +444,24 @@ def test_constant_targets_with_huge_values_allow_no_regression():
     ):
         made = regressions("values", targets, heads=heads, rewards=ones)
         assert (
-            asked("wrong-targets-matched", signals(facts=facts, values={"regressions": made}))
+            detect("wrong-targets-matched", signals(facts=facts, values={"regressions": made}))
             is None
         )
 
 
 @pytest.mark.parametrize(
-    ("targets", "told"),
+    ("targets", "message"),
     [
         (REWARDS + 0.9 * VALUES.max(axis=1), "as if the episode went on"),
         (REWARDS - 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], "-0.9 times"),
         (REWARDS + 0.9 * VALUES.max(axis=1) * ~ENDED["terminated"], None),
     ],
 )
-def test_fault_of_targets_is_named(targets, told):
+def test_fault_of_targets_is_named(targets, message):
     found = CHECKS["wrong-targets-matched"].detect(
         signals(facts=DQN, values=fitted(targets, **ENDED)), 1e-4
     )
-    assert (found is None) if told is None else told in found.text
+    assert (found is None) if message is None else message in found.text
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])

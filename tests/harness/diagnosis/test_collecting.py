@@ -1,4 +1,4 @@
-"""Signals of made-up steps: bounded memory, images, and what is missing is told by name."""
+"""Signals of made-up steps: bounded memory, images, and missing signals are named."""
 
 import pickle
 
@@ -86,11 +86,11 @@ def watched(checks, steps=300, period=50, **options):
     )
     engine.subscribe(events)
     events.tell(PolicyAttached(lambda seen: np.zeros(len(seen), int), dict))
-    count, told = events.make_step_counter(), events.get_publisher(EnvTransition)
+    count, publish = events.make_step_counter(), events.get_publisher(EnvTransition)
     rng = np.random.default_rng(0)
     for step in range(steps):
         count()
-        told(
+        publish(
             EnvTransition(0, int(rng.integers(2)), rng.normal(size=3), 1.0, step % 30 == 29, False)
         )
     engine.end()
@@ -155,10 +155,10 @@ def test_failing_policy_is_reported_once_and_not_queried_again():
         raise ValueError("on purpose")
 
     events.tell(PolicyAttached(fails, dict))
-    count, told = events.make_step_counter(), events.get_publisher(EnvTransition)
+    count, publish = events.make_step_counter(), events.get_publisher(EnvTransition)
     for _ in range(300):
         count()
-        told(EnvTransition(0, 1, np.zeros(3), 1.0, False, False))
+        publish(EnvTransition(0, 1, np.zeros(3), 1.0, False, False))
     engine.end()
     assert len([line for line in said if "on purpose" in line]) == 1
     assert events.has_subscriber(EnvStep)

@@ -56,10 +56,10 @@ def seen(signals, threshold):
     return CheckResult("It is there.", 1.0)
 
 
-def own(name, ask):
+def own(name, detect):
     words = ("causes", "remedies", "may be wrong")
     return DiagnosisCheck(
-        name, "mine", "throughout", "warning", ("return",), 0.0, "own", ask, *words
+        name, "mine", "throughout", "warning", ("return",), 0.0, "own", detect, *words
     )
 
 

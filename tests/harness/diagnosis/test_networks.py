@@ -12,18 +12,18 @@ from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 
 def directly(net, inputs):
-    """What is told of each layer that has parameters."""
-    told, events = [], TrainingEvents()
+    """Return for each layer with parameters whether it feeds another layer directly."""
+    found, events = [], TrainingEvents()
     events.subscribe(
-        LayerForward, lambda it: told.append(it.is_preactivation()) if it.places else None
+        LayerForward, lambda it: found.append(it.is_preactivation()) if it.places else None
     )
     with watch_libraries(events):
         net(inputs)
-    return told
+    return found
 
 
 @pytest.mark.parametrize(
-    ("middle", "told"),
+    ("middle", "is_direct"),
     [
         ([], True),
         ([nn.ReLU()], False),
@@ -32,9 +32,9 @@ def directly(net, inputs):
         ([nn.LayerNorm(8), nn.ReLU()], False),
     ],
 )
-def test_direct_input_to_another_layer_is_detected(middle, told):
+def test_direct_input_to_another_layer_is_detected(middle, is_direct):
     net = nn.Sequential(nn.Linear(4, 8), *middle, nn.Linear(8, 2))
-    assert directly(net, torch.ones(3, 4))[-1] is told
+    assert directly(net, torch.ones(3, 4))[-1] is is_direct
     with torch.no_grad():
         assert directly(net, torch.ones(3, 4))[-1] is None
 
@@ -95,7 +95,7 @@ def test_lost_parameters_and_dead_layers_are_distinguished():
 
 
 def examined(net):
-    """Signals after the policy of a network was asked with units left out; nothing may change."""
+    """Signals after the policy of a network was queried with units left out; nothing may change."""
     signals = TrainingSignals(TrainingFacts(choices=2))
     seen = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     signals.values["probe"], before = seen.copy(), [p.detach().clone() for p in net.parameters()]

@@ -26,7 +26,7 @@ from parallax.harness.lockstep.comparison import (
     compare_implementations,
 )
 from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
-from parallax.harness.probes import catalogue as telling
+from parallax.harness.probes import catalogue
 
 
 def side(framework, algorithm, change="none"):
@@ -149,7 +149,7 @@ def test_different_actions_count_although_weights_are_equal(capsys):
 
 
 def test_frameworks_diverge_with_library_defaults(capsys, monkeypatch):
-    monkeypatch.setattr(telling, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
+    monkeypatch.setattr(catalogue, "LOCKSTEP_PROBES", ("value_loss_factor", "log_prob"))
     words = ["lockstep", "--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--updates", "4"]
     assert main(words) == 0  # alignment=exact
     assert main([*words, "--alignment", "defaults"]) == 1

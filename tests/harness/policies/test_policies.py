@@ -1,4 +1,4 @@
-"""What a run has learned is kept, and acts as it did when it is loaded again."""
+"""Policies of runs are saved, and act identically after loading."""
 
 import csv
 import dataclasses
@@ -230,7 +230,7 @@ def test_run_without_an_adapter_is_named(copy, capsys):
 
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "skrl"))
 def test_the_setup_of_a_policy_takes_little_memory(framework):
-    """A small run.json may ask for any replay buffer, which some frameworks fill at once."""
+    """A small run.json may request any replay buffer, which some frameworks fill at once."""
 
     def shrink(**changes):
         values = {"buffer_size": 10**7, "hidden_sizes": (64, 64)} | changes
@@ -278,8 +278,8 @@ class ForkedWorker:
         self.stdin.close = self._start
 
     def _start(self):
-        told = self.stdin.getvalue()
-        process = forked.start(*self._format_command, env=self._environment, told=told)
+        text = self.stdin.getvalue()
+        process = forked.start(*self._format_command, env=self._environment, stdin=text)
         said, _ = process.communicate(timeout=100)
         self.returncode, self._lines = process.returncode, said.splitlines()
 

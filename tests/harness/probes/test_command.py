@@ -35,7 +35,7 @@ def test_json_has_the_fields_that_the_manual_names(stored):
 
 
 @pytest.fixture
-def asked(stored, monkeypatch):
+def stored_report(stored, monkeypatch):
     """Answers are those that were stored: what remains is what the command makes of them."""
     report = report_from_dict(json.loads(stored.read_text()))
     monkeypatch.setattr("parallax.harness.probes.runner.run_probes", lambda *args: report)
@@ -52,24 +52,24 @@ def other(stored, tmp_path):
     return path
 
 
-def test_same_answers_pass(stored, asked):
+def test_same_answers_pass(stored, stored_report):
     assert main(["probe", *ONE, "--baseline", str(stored)]) == 0
 
 
-def test_changed_answer_is_described_and_exits_with_1(stored, asked, tmp_path, capsys):
+def test_changed_answer_is_described_and_exits_with_1(stored, stored_report, tmp_path, capsys):
     assert main(["probe", *ONE, "--baseline", str(other(stored, tmp_path))]) == 1
     out = capsys.readouterr().out
     assert "before: as in the paper; now: pull on the critic" in out
     assert "stored with cleanrl 0.1" in out
 
 
-def test_a_baseline_can_be_updated_and_made(stored, asked, tmp_path):
+def test_a_baseline_can_be_updated_and_made(stored, stored_report, tmp_path):
     for path in (other(stored, tmp_path), tmp_path / "new.json"):
         assert main(["probe", *ONE, "--baseline", str(path), "--update-baseline"]) == 0
         assert main(["probe", *ONE, "--baseline", str(path)]) == 0
 
 
-def test_baseline_update_preserves_unrequested_answers(stored, asked, tmp_path):
+def test_baseline_update_preserves_unrequested_answers(stored, stored_report, tmp_path):
     content = json.loads(stored.read_text())
     elsewhere = json.loads(json.dumps(content["results"][0])) | {"probe": "sac.target_entropy"}
     content["results"].append(elsewhere)

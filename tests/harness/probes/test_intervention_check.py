@@ -50,8 +50,8 @@ def test_prediction_is_met_and_changes_an_answer(answers, complaint, report, tmp
     entry = f"mine: {{does: So., algorithms: [sac], set: {{gamma: 1}}, answers: {{{answers}}}}}"
     (tmp_path / catalogue.INTERVENTIONS_FILE).write_text(entry)
     monkeypatch.setattr(Adapter, "folder", property(lambda adapter: tmp_path))
-    asked = [probe for probe in PROBES if probe.name in (FACTOR, ORDER)]
-    found = list_wrong_predictions(report, "sb3", "mine", asked)
+    probes = [probe for probe in PROBES if probe.name in (FACTOR, ORDER)]
+    found = list_wrong_predictions(report, "sb3", "mine", probes)
     if complaint is None:
         assert found == []
     else:

@@ -42,7 +42,7 @@ def find_naming_probes(fault):
     return [probe for probe, words in answers if re.search(fault.says, f"{probe}: {words}")]
 
 
-def ask(fault, name, changes=()):
+def measure(fault, name, changes=()):
     cache = ExperimentCache(load_adapter(fault.framework), 0, list(changes))
     probe = next(probe for probe in catalogue.PROBES if probe.name == name)
     result = answer_probe(probe, cache)
@@ -65,8 +65,8 @@ NAMED = [fault for fault in load_faults() if find_naming_probes(fault)]
 )
 def test_a_fault_of_one_line_is_named(fault):
     probe = find_naming_probes(fault)[0]
-    _, before = ask(fault, probe)
-    result, after = ask(fault, probe, [fault.change])
+    _, before = measure(fault, probe)
+    result, after = measure(fault, probe, [fault.change])
     (words,) = describe_change(result, before, after)
     assert re.search(fault.says, f"{probe}: {words}"), words
 
@@ -114,7 +114,7 @@ def test_faults_of_the_same_kind_are_named_in_other_losses(probe):
     module = f"stable_baselines3.{name}.{name}"
     change = plant(("sb3",), (name,), SourceSegment(module, function, text, replacement))
     fault = LineFault("planted", "sb3", "", "", "", change)
-    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    (_, healthy), (_, answer) = measure(fault, probe), measure(fault, probe, [change])
     assert healthy.comparison.kind == "agrees" and words in answer.meaning
 
 
@@ -135,7 +135,7 @@ SCRIPT = "cleanrl.ppo_continuous_action", "", "optimizer.zero_grad()"
 def test_accumulated_gradients_are_named_for_every_loss(framework, probe, place):
     change = plant((framework,), (probe.split(".")[0],), SourceSegment(*place, "pass"))
     fault = LineFault("planted", framework, "", "", "", change)
-    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    (_, healthy), (_, answer) = measure(fault, probe), measure(fault, probe, [change])
     assert ADDED not in healthy.meaning and ADDED in answer.meaning
 
 
@@ -143,8 +143,8 @@ def test_a_critic_that_learns_at_the_rate_of_the_policy_is_named():
     place = "skrl.agents.torch.td3.td3", "TD3.__init__", "lr=self.cfg.learning_rate[1]"
     change = plant(("skrl",), ("td3",), SourceSegment(*place, "lr=self.cfg.learning_rate[0]"))
     fault = LineFault("planted", "skrl", "", "", "", change)
-    _, healthy = ask(fault, "td3.critic_learning_rate")
-    _, answer = ask(fault, "td3.critic_learning_rate", [change])
+    _, healthy = measure(fault, "td3.critic_learning_rate")
+    _, answer = measure(fault, "td3.critic_learning_rate", [change])
     assert healthy.comparison.kind == "agrees"
     assert answer.meaning == "the critic1's learning rate is 0.5 times its setting"
 
@@ -379,7 +379,7 @@ def test_a_fault_in_one_place_is_named(name):
         (framework,), (probe.split(".")[0],), SourceSegment(module, function, text, replacement)
     )
     fault = LineFault("planted", framework, "", "", "", change)
-    (_, healthy), (_, answer) = ask(fault, probe), ask(fault, probe, [change])
+    (_, healthy), (_, answer) = measure(fault, probe), measure(fault, probe, [change])
     assert re.search(words, answer.meaning) and not re.search(words, healthy.meaning)
 
 
@@ -410,13 +410,13 @@ def test_models_with_other_numbers_of_critics_are_not_measured(
         SourceSegment(f"stable_baselines3.{module}", function, text, replacement),
     )
     fault = LineFault("planted", "sb3", "", "", "", change)
-    reason = ask(fault, f"{algorithm}.critic_target", [change])[1].unmeasured
+    reason = measure(fault, f"{algorithm}.critic_target", [change])[1].unmeasured
     assert re.search(f"its model has {words} .*critic", reason)
 
 
 def test_shared_exploration_of_environments_is_named():
     fault = LineFault("planted", "sb3", "", "", "", None)
-    _, answer = ask(fault, "dqn.shared_exploration")
+    _, answer = measure(fault, "dqn.shared_exploration")
     assert "environments that explore with another one's random numbers is 3" in answer.meaning
 
 

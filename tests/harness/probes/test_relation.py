@@ -37,8 +37,8 @@ FIRST = np.arange(24) < 9
     ],
 )
 def test_forms(value, words):
-    told = describe_relation(value, E)
-    assert told.startswith(words) if words else told == ""
+    description = describe_relation(value, E)
+    assert description.startswith(words) if words else description == ""
 
 
 def test_forms_of_numbers_away_from_zero():

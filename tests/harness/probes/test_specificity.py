@@ -39,7 +39,7 @@ def seeds():
 
 @pytest.mark.parametrize("seed", seeds())
 def test_no_probe_reports_a_difference_for_other_numbers(seed):
-    # Each seed for one implementation; tests/hunting.py asks all of them on all seeds.
+    # Each seed for one implementation; tests/hunting.py measures all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     cache = ExperimentCache(load_adapter(framework), seed)
     for name in iterate_some(core(algorithm)):
@@ -117,11 +117,11 @@ def test_implementations_that_agree_have_the_same_gradients():
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_recording_of_source_lines_does_not_change_numbers(framework):
-    # Lines of upstream's are told by the first training of an algorithm only, which is slower.
+    # Only the first training of an algorithm records source lines, which is slower.
     cache = ExperimentCache(load_adapter(framework))
-    telling = td3.run_update(cache)
-    silent = cache.run(dataclasses.replace(telling.experiment, name="again"))
-    assert telling.record.source_lines and not silent.record.source_lines
-    for name, array in telling.record.final.items():
-        np.testing.assert_array_equal(array, silent.record.final[name], err_msg=name)
-    np.testing.assert_array_equal(telling.get_actions(), silent.get_actions())
+    traced = td3.run_update(cache)
+    untraced = cache.run(dataclasses.replace(traced.experiment, name="again"))
+    assert traced.record.source_lines and not untraced.record.source_lines
+    for name, array in traced.record.final.items():
+        np.testing.assert_array_equal(array, untraced.record.final[name], err_msg=name)
+    np.testing.assert_array_equal(traced.get_actions(), untraced.get_actions())

@@ -91,8 +91,8 @@ def test_state_is_restored_unchanged(lease):
         "strided": np.arange(12.0).reshape(3, 4).T,
         "single": np.float32([1.5]),
     }
-    kept = CheckpointStore(lease)
-    kept.save({"step": 7}, state)
+    store = CheckpointStore(lease)
+    store.save({"step": 7}, state)
     loaded = CheckpointStore(lease).load(1)
     assert (loaded.number, loaded.about) == (1, {"step": 7})
     assert loaded.state["numbers"] == state["numbers"]
@@ -103,11 +103,11 @@ def test_state_is_restored_unchanged(lease):
 
 
 def test_only_new_rows_are_written_even_if_the_buffer_wraps(lease):
-    kept, array = CheckpointStore(lease), buffer(ROWS)
-    first = kept.save({}, {"buffer": array})
+    store, array = CheckpointStore(lease), buffer(ROWS)
+    first = store.save({}, {"buffer": array})
     assert first.new_bytes > array.nbytes == first.state_bytes
     array[-10:], array[:10] = 1.0, 2.0
-    second = kept.save({}, {"buffer": array})
+    second = store.save({}, {"buffer": array})
     assert 2 * CHUNK_BYTES < second.new_bytes < 2 * CHUNK_BYTES + 10_000
     assert np.array_equal(CheckpointStore(lease).load(2).state["buffer"], array)
     # A later process goes on writing little.
@@ -126,14 +126,14 @@ def test_unfilled_rows_share_one_chunk(lease):
 
 def test_last_two_checkpoints_and_only_their_chunks_are_stored(lease, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
-    kept, sizes = CheckpointStore(lease), []
+    store, sizes = CheckpointStore(lease), []
     for seed in range(12):
-        kept.save({}, {"weights": buffer(ROWS, seed), "constant": buffer(10)})
+        store.save({}, {"weights": buffer(ROWS, seed), "constant": buffer(10)})
         sizes.append(sum(file.stat().st_size for file in (tmp_path / "checkpoint").iterdir()))
-    assert kept.numbers() == [12, 11]
+    assert store.numbers() == [12, 11]
     assert max(sizes) < 4 * ROWS * 8
-    kept.load(11), kept.load(12)
-    kept.remove()
+    store.load(11), store.load(12)
+    store.remove()
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -142,9 +142,9 @@ def test_last_two_checkpoints_and_only_their_chunks_are_stored(lease, tmp_path, 
 def test_damaged_checkpoint_is_refused_and_the_previous_one_is_intact(
     lease, tmp_path, suffix, harm
 ):
-    kept = CheckpointStore(lease)
-    kept.save({}, {"weights": buffer(ROWS, 1)})
-    kept.save({}, {"weights": buffer(ROWS, 2)})
+    store = CheckpointStore(lease)
+    store.save({}, {"weights": buffer(ROWS, 1)})
+    store.save({}, {"weights": buffer(ROWS, 2)})
     file = tmp_path / "checkpoint" / f"2.{suffix}"
     raw = bytearray(file.read_bytes())
     if harm == "flipped":
@@ -180,8 +180,8 @@ def test_other_format_is_refused_by_its_number(lease, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("which", [".pieces", ".state"])
 def test_full_disk_leaves_the_previous_checkpoint(lease, tmp_path, monkeypatch, which):
-    kept = CheckpointStore(lease)
-    kept.save({}, {"weights": buffer(ROWS, 1)})
+    store = CheckpointStore(lease)
+    store.save({}, {"weights": buffer(ROWS, 1)})
     write = RunLock.write
 
     def full(self, name, content):
@@ -191,26 +191,26 @@ def test_full_disk_leaves_the_previous_checkpoint(lease, tmp_path, monkeypatch, 
 
     monkeypatch.setattr(RunLock, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        kept.save({}, {"weights": buffer(ROWS, 2)})
+        store.save({}, {"weights": buffer(ROWS, 2)})
     monkeypatch.undo()
     assert sorted(file.name for file in (tmp_path / "checkpoint").iterdir()) == [
         "1.pieces",
         "1.state",
     ]
-    kept.save({}, {"weights": buffer(ROWS, 2)})
+    store.save({}, {"weights": buffer(ROWS, 2)})
     assert np.array_equal(CheckpointStore(lease).load(2).state["weights"], buffer(ROWS, 2))
 
 
 def test_former_lock_owner_writes_no_checkpoint(tmp_path):
     lease = RunLock.acquire(tmp_path)
-    kept = CheckpointStore(lease)
-    kept.save({}, {"weights": buffer(10, 1)})
+    store = CheckpointStore(lease)
+    store.save({}, {"weights": buffer(10, 1)})
     unlock_folder(tmp_path, read_lock_owner(tmp_path))
     with RunLock.acquire(tmp_path):
         with pytest.raises(LockLostError):
-            kept.save({}, {"weights": buffer(10, 2)})
+            store.save({}, {"weights": buffer(10, 2)})
         with pytest.raises(LockLostError):
-            kept.remove()
+            store.remove()
     assert {file.name for file in (tmp_path / "checkpoint").iterdir()} == {"1.pieces", "1.state"}
 
 
@@ -231,10 +231,10 @@ def test_checkpoints_are_written_after_some_were_deleted_manually(lease, tmp_pat
 def test_link_in_place_of_the_folder_is_not_followed(lease, tmp_path, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (tmp_path / "checkpoint").symlink_to(elsewhere)
-    kept = CheckpointStore(lease)
-    assert kept.numbers() == []
-    kept.save({}, {})
-    assert list(elsewhere.iterdir()) == [] and kept.numbers() == [1]
+    store = CheckpointStore(lease)
+    assert store.numbers() == []
+    store.save({}, {})
+    assert list(elsewhere.iterdir()) == [] and store.numbers() == [1]
 
 
 def rehash(path, change):

@@ -35,7 +35,7 @@ from parallax.harness.record.folder import HeartbeatWriter, RunFolder
 
 with RunLock.acquire(Path(sys.argv[1])) as lease:
     with HeartbeatWriter(RunFolder(lease), lambda: 7):
-        print("held", flush=True)
+        print("locked", flush=True)
         {act}
 """
 WRITE_ON = "while True: time.sleep(0.01)"
@@ -63,7 +63,7 @@ def start(tmp_path):
             text=True,
         )
         processes.append(process)
-        assert process.stdout.readline() == "held\n", process.stderr.read()
+        assert process.stdout.readline() == "locked\n", process.stderr.read()
         return process
 
     yield start

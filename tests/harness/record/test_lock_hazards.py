@@ -223,7 +223,7 @@ try:
     lease = RunLock.acquire(Path(folder))
     lease.write("run.json", make_bytes_writer(word.encode()))
     lease.make_folder("checkpoint")
-    print("held", flush=True)
+    print("locked", flush=True)
     time.sleep(float(seconds))
 except LockHeldError as error:
     print(error, flush=True)
@@ -277,13 +277,13 @@ def users():
 def test_group_member_takes_the_lock_if_the_group_may_write(users):
     users.make(0o2775)
     first = users.start(FIRST, "first", 60, 0o002)
-    assert first.stdout.readline() == "held\n", first.stderr.read()
+    assert first.stdout.readline() == "locked\n", first.stderr.read()
     second = users.start(SECOND, "second", 0, 0o002)
     assert f"process {first.pid} on" in second.communicate(timeout=30)[0]  # while it is alive
     first.kill()
     first.wait()
     second = users.start(SECOND, "second", 0, 0o002)
-    assert second.communicate(timeout=30) == ("held\n", "")
+    assert second.communicate(timeout=30) == ("locked\n", "")
     file = users.folder / "run.json"
     assert file.read_text() == "second" and file.stat().st_uid == SECOND
     assert stat.S_IMODE(file.stat().st_mode) == 0o664
@@ -294,7 +294,7 @@ def test_user_without_write_permission_gets_an_error_and_changes_nothing(mode, u
     """The folder is closed to the other one, or open with a lock that is closed."""
     users.make(mode)
     first = users.start(FIRST, "first", 60, 0o022)
-    assert first.stdout.readline() == "held\n", first.stderr.read()
+    assert first.stdout.readline() == "locked\n", first.stderr.read()
     first.kill()
     first.wait()
     before = sorted(users.folder.rglob("*"))
@@ -302,7 +302,7 @@ def test_user_without_write_permission_gets_an_error_and_changes_nothing(mode, u
     assert second.communicate(timeout=30) == ("Permission denied\n", "")
     assert sorted(users.folder.rglob("*")) == before
     third = users.start(FIRST, "again", 0, 0o022)  # whose run it is goes on
-    assert third.communicate(timeout=30) == ("held\n", "")
+    assert third.communicate(timeout=30) == ("locked\n", "")
     assert (users.folder / "run.json").read_text() == "again"
 
 

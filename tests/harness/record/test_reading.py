@@ -57,7 +57,7 @@ def test_folders_of_schema_1_are_unchanged(folder):
 
 
 def test_complete_runs_of_schema_1_are_skipped_at_the_same_path():
-    # As the harness of today asks for them, without a word of how they were asked for.
+    # Requested as by the current harness, independent of the original request.
     for folder in iterate_some(find_runs(SCHEMA_1 / "plain").runs):
         spec = spec_from_dict(read_run(folder).spec)
         prepared = prepare_run(spec, load_adapter(spec.framework))

@@ -449,7 +449,7 @@ class Source:
         untrained=False,
         episodes=2,
         alignment="common",
-        asked=None,
+        requested_values=None,
         weights=None,
         failed=None,
         adapter="",
@@ -468,7 +468,7 @@ class Source:
                 evaluate_untrained=untrained,
                 alignment=alignment,
                 n_envs=1,
-                hyperparameters=asked or {},
+                hyperparameters=requested_values or {},
             ),
             weights_sha256=weights,
             update_schedule={},
@@ -535,7 +535,7 @@ def judge(with_evaluations=False, **options):
             {
                 "requested": 399,
                 "hyperparameters": {"rollout_steps": 100},
-                "asked": {"rollout_steps": 100},
+                "requested_values": {"rollout_steps": 100},
                 "alignment": "exact",
             },
             ("", set(), 0),
@@ -565,9 +565,9 @@ def judge(with_evaluations=False, **options):
         ({"adapter": "adapters.sb3:SB3Adapter"}, ("", set(), 0)),
         ({"adapter": "mine:Adapter"}, ("", set(), 0)),
         ({"adapter": "parallax.adapters.sbx:SbxAdapter"}, (OTHER_ADAPTER, {"damaged"}, 0)),
-        ({"requested": 284, "asked": {"train_freq": 8}}, ("", set(), 0)),
+        ({"requested": 284, "requested_values": {"train_freq": 8}}, ("", set(), 0)),
         (
-            {"requested": 283, "asked": {"train_freq": 8}},
+            {"requested": 283, "requested_values": {"train_freq": 8}},
             ("steps.scheduled=300 is more than spec.steps=283", {"damaged"}, 0),
         ),
         (

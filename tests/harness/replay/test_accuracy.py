@@ -104,5 +104,7 @@ def test_learning_is_from_the_minibatch_to_the_last_step_without_priorities():
     account.over()
     Ticking.now = 50.0
     account.stepped()  # of nobody's minibatch
-    told = account.to_dict()
-    assert told["learning"] == 5.0 and told["priorities"] == 3.0 and told["minibatches"] == 1
+    content = account.to_dict()
+    assert (
+        content["learning"] == 5.0 and content["priorities"] == 3.0 and content["minibatches"] == 1
+    )

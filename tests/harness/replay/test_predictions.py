@@ -67,8 +67,8 @@ def test_prediction_smoothing_and_weights_by_hand():
     assert made.minimum == pytest.approx(2.0 / 20.0)
     assert not made.is_due()
     # q = errors / 20; p = (1, 2, 3, 4) / 10; w = q / p cut to 1.5; v = (0.1 / q) ** 0.5, at most 1.
-    told = made.correct_weights(np.array([0, 3]), np.ones(2), np.array([4.0, -1.0]))
-    np.testing.assert_allclose(told, [1.5 * np.sqrt(0.1 / 0.2), 0.05 / 0.4], **CLOSE)
+    corrected = made.correct_weights(np.array([0, 3]), np.ones(2), np.array([4.0, -1.0]))
+    np.testing.assert_allclose(corrected, [1.5 * np.sqrt(0.1 / 0.2), 0.05 / 0.4], **CLOSE)
     made.add(4)
     made.update(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]))
     made.pairs = [[10.0, 26.0, 40.0, 4.0]]
@@ -87,9 +87,9 @@ def test_weights_are_clipped_at_the_root_of_the_minibatch_size():
     made.add(4)
     made.update(np.arange(4), np.array([1.0, 1.0, 1.0, 1.0]))
     made.sweep(lambda places: np.ones(4)[places])
-    told = made.correct_weights(np.arange(4), np.ones(4), np.array([100.0, 1.0, 1.0, 1.0]))
+    corrected = made.correct_weights(np.arange(4), np.ones(4), np.array([100.0, 1.0, 1.0, 1.0]))
     beta = made.beta
-    assert told[0] == pytest.approx(2.0 * (1 / 100) ** beta)  # sqrt(4)
+    assert corrected[0] == pytest.approx(2.0 * (1 / 100) ** beta)  # sqrt(4)
 
 
 def test_weights_can_be_divided_by_those_of_the_minibatch():

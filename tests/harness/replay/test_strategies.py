@@ -137,8 +137,8 @@ def test_zero_priorities_give_finite_weights(name):
     if name != "rank":  # whose ranks are not equal where errors are
         assert chisquare(np.bincount(indices, minlength=8)).pvalue > 1e-3
         np.testing.assert_array_equal(weights, 1.0)
-    told = made.correct_weights(indices, weights, np.zeros(len(indices)))
-    assert np.isfinite(told).all()
+    corrected = made.correct_weights(indices, weights, np.zeros(len(indices)))
+    assert np.isfinite(corrected).all()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

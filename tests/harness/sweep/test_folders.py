@@ -30,20 +30,20 @@ def take_folder(root):
 
 
 def test_all_new_folders_are_pending(tmp_path):
-    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    assert initialize_runs(asked) == (dict(asked), {})
-    assert [read_run(folder).content["status"] for folder, _ in asked] == ["pending", "pending"]
+    requested = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    assert initialize_runs(requested) == (dict(requested), {})
+    assert [read_run(folder).content["status"] for folder, _ in requested] == ["pending", "pending"]
 
 
 def test_running_run_is_reported_and_not_changed(tmp_path):
-    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    held = asked[0][0]
-    held.mkdir(parents=True)
-    with RunLock.acquire(held):
-        pending, others = initialize_runs(asked)
-    assert list(pending) == [asked[1][0]]
-    assert list(others) == [held] and "is running it" in others[held]
-    assert not (held / "run.json").exists()
+    requested = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    locked = requested[0][0]
+    locked.mkdir(parents=True)
+    with RunLock.acquire(locked):
+        pending, others = initialize_runs(requested)
+    assert list(pending) == [requested[1][0]]
+    assert list(others) == [locked] and "is running it" in others[locked]
+    assert not (locked / "run.json").exists()
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -57,15 +57,15 @@ def test_failed_folder_creation_leaves_nothing(first, tmp_path):
 
 
 def test_earlier_attempt_is_restored_if_another_folder_cannot_be_created(tmp_path):
-    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    initialize_runs(asked)
-    failed = asked[0][0]
+    requested = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    initialize_runs(requested)
+    failed = requested[0][0]
     recorded.edit(failed, status="failed", failure="x")
     other = take_folder(tmp_path)
     before = contents(tmp_path)
     for _ in range(2):
         with pytest.raises(SpecError, match="cannot be written"):
-            initialize_runs([*asked, *runs(tmp_path, other)])
+            initialize_runs([*requested, *runs(tmp_path, other)])
         assert contents(tmp_path) == before
 
 
@@ -102,12 +102,12 @@ def test_files_of_a_live_process_are_not_removed(tmp_path):
 
 
 def test_run_with_other_settings_reuses_nothing(tmp_path):
-    asked = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
-    initialize_runs(asked[1:])
-    path = asked[1][0] / "run.json"
-    run = read_run(asked[1][0]).content
+    requested = runs(tmp_path, support.spec(seed=0), support.spec(seed=1))
+    initialize_runs(requested[1:])
+    path = requested[1][0] / "run.json"
+    run = read_run(requested[1][0]).content
     write_json(path, run | {"spec": run["spec"] | {"steps": 7}})
     before = contents(tmp_path)
     with pytest.raises(SpecError, match="holds a run with other settings"):
-        initialize_runs(asked)
+        initialize_runs(requested)
     assert contents(tmp_path) == before

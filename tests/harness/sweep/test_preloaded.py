@@ -36,10 +36,10 @@ def a_spec(framework, algorithm, seed):
     )
 
 
-def run(spec, results_dir, preloaded=None):
+def run(spec, results_dir, servers=None):
     folder = spec.folder(results_dir)
     initialize_run(prepare_run(spec, load_adapter(spec.framework)), folder)
-    process = RunProcess(spec, folder, preloaded)
+    process = RunProcess(spec, folder, servers)
     process._process.wait()
     return process, folder
 
@@ -56,8 +56,8 @@ CASES = [
 def test_run_is_the_same_in_a_fork(framework, algorithm, tmp_path):
     spec, other = (a_spec(framework, algorithm, seed) for seed in (3, 4))
     _, plain = run(spec, tmp_path / "plain")
-    with ForkServerPool([spec, other]) as preloaded:
-        process, copied = run(spec, tmp_path / "forked", preloaded)
+    with ForkServerPool([spec, other]) as servers:
+        process, copied = run(spec, tmp_path / "forked", servers)
         assert isinstance(process._process, module.ForkedProcess)
     assert process.outcome().status == "completed", process.outcome().failure
     one, two = (read_run(folder).content for folder in (plain, copied))
@@ -133,19 +133,19 @@ def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count)
     lab.environment["STANDIN_RESUMES"] = "yes"
     keys = KEYS[:count]
     seeds = ",".join(key[-1] for key in keys)
-    asked = ["algorithm=ppo", f"seed={seeds}", "checkpoint_every=1000"]
+    options = ["algorithm=ppo", f"seed={seeds}", "checkpoint_every=1000"]
     where = f"results_dir={lab.results}"
-    process = lab.start("parallax", "train", "--multirun", *SWEEP, where, *asked, merged=True)
+    process = lab.start("parallax", "train", "--multirun", *SWEEP, where, *options, merged=True)
     wait_until(lambda: all(lab.beats(key) for key in keys))
     process.kill()
     process.communicate(timeout=60)
-    time.sleep(1)  # until they have heard of it
-    lab.order("go", *keys)  # to the next place where a state can be kept
+    time.sleep(1)  # until they have noticed
+    lab.order("go", *keys)  # to the next place where a state can be saved
     wait_until(lambda: not descendants().keys() - lab.other_answers, patience=15)
     for key in keys:
         assert lab.record(key)["status"] == "interrupted"
         assert find_last_checkpoint(lab.folder(key)).step == 1025
-    assert f"{count} completed" in lab.sweep(*asked)
+    assert f"{count} completed" in lab.sweep(*options)
     assert all(lab.record(key)["resumed_from"] == 1025 for key in keys)
 
 
@@ -178,14 +178,14 @@ def test_fork_server_with_a_thread_does_not_fork(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "load_adapter", lambda name: WithThread())
     specs = [support.spec(seed=seed) for seed in (0, 1)]
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+    with ForkServerPool(specs) as servers, (tmp_path / "log").open("wb") as log:
         environment = os.environ | {"PYTHONPATH": paths}
-        assert preloaded.start(specs[0], environment, [str(tmp_path)], log) is None
+        assert servers.start(specs[0], environment, [str(tmp_path)], log) is None
 
 
 def test_other_interpreters_and_single_runs_have_separate_processes(tmp_path):
     specs = [support.spec(seed=seed, python=sys.executable) for seed in (0, 1)]
     specs.append(support.spec(seed=2))
-    with ForkServerPool(specs) as preloaded, (tmp_path / "log").open("wb") as log:
+    with ForkServerPool(specs) as servers, (tmp_path / "log").open("wb") as log:
         for spec in iterate_some(specs):
-            assert preloaded.start(spec, os.environ, [str(tmp_path)], log) is None
+            assert servers.start(spec, os.environ, [str(tmp_path)], log) is None

@@ -22,13 +22,13 @@ from parallax.harness.train.prepare import describe_translation, prepare_run
 from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
-@pytest.mark.parametrize(("asked", "number"), [(1, 1), (3, 3), (1024, 1024), (-1, 5)])
-def test_processes_are_counted_or_one_per_core(monkeypatch, asked, number):
+@pytest.mark.parametrize(("requested", "number"), [(1, 1), (3, 3), (1024, 1024), (-1, 5)])
+def test_processes_are_counted_or_one_per_core(monkeypatch, requested, number):
     import joblib
 
     monkeypatch.setattr(joblib, "cpu_count", lambda *given: 5)
     monkeypatch.setattr(joblib, "effective_n_jobs", lambda n: 6 + n if n else int("zero"))
-    assert sweep.count_processes(asked) == number
+    assert sweep.count_processes(requested) == number
     for wrong in (0, -2, -7, 1025, 10**10, True, "4", None):
         with pytest.raises(
             SpecError,
@@ -41,14 +41,14 @@ class Process:
     """A run's process that ends after some waits."""
 
     def __init__(self, waits, stop=None, when=0):
-        self.waits, self.stopped, self.asked = waits, [], []
+        self.waits, self.stopped, self.wait_calls = waits, [], []
         self.event, self.when = stop and stop.event, when
 
     def wait(self, seconds):
-        self.asked.append(seconds)
-        if self.event and len(self.asked) == self.when:
+        self.wait_calls.append(seconds)
+        if self.event and len(self.wait_calls) == self.when:
             self.event.set()
-        return len(self.asked) >= self.waits
+        return len(self.wait_calls) >= self.waits
 
     def stop(self, number):
         self.stopped.append(number)
@@ -62,7 +62,7 @@ def test_a_run_is_waited_for_and_stopped_with_the_sweeps_signal():
     assert stop.number == signal.SIGTERM
     process = Process(3)
     assert sweep._execute_run("spec", "folder", stop, lambda *given: process) == "outcome"
-    assert process.asked == [0.2] * 3 and process.stopped == []
+    assert process.wait_calls == [0.2] * 3 and process.stopped == []
     process, stop.number = Process(4, stop, when=2), 9
     assert sweep._execute_run("spec", "folder", stop, lambda *given: process) == "outcome"
     assert process.stopped == [9, 9]
@@ -231,12 +231,12 @@ def test_a_folder_is_used_for_its_own_run_only(monkeypatch, changes, own, words)
         imported = source and types.SimpleNamespace(source=source)
         changes["record"] = types.SimpleNamespace(imported=imported)
     reading = make_reading(**changes)
-    asked = dataclasses.replace(support.spec(), **own)
+    requested = dataclasses.replace(support.spec(), **own)
     if words is None:
-        assert sweep._check_same_run(asked, reading) is None
+        assert sweep._check_same_run(requested, reading) is None
         return
     with pytest.raises(SpecError) as error:
-        sweep._check_same_run(asked, reading)
+        sweep._check_same_run(requested, reading)
     assert words in str(error.value)
 
 

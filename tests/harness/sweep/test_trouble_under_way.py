@@ -68,9 +68,9 @@ def make_a_file(folder):
 
 def failures(said, lab, keys):
     """What was said of each run that failed, without spaces, where lines may have been broken."""
-    told, found = "".join(said.split()), {}
+    text, found = "".join(said.split()), {}
     for key in keys:
-        before, _, _ = told.partition(f"see{lab.folder(key)}/log.txt")
+        before, _, _ = text.partition(f"see{lab.folder(key)}/log.txt")
         found[key] = before.rpartition("/log.txt")[2]
     return found
 
@@ -106,8 +106,8 @@ def test_changes_to_a_running_run_do_not_affect_others(lab):
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
     assert "2 completed, 2 failed" in said and "1 interrupted" in said
-    told = failures(said, lab, (removed, replaced))
-    assert all("gone" in words for words in told.values()), told
+    messages = failures(said, lab, (removed, replaced))
+    assert all("gone" in words for words in messages.values()), messages
     assert read_run(lab.folder(cut)).complete  # its record was written again
     record = lab.record(ended)
     assert (record["status"], record["stopped_by"]) == ("interrupted", "sweep"), said

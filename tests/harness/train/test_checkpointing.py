@@ -1,4 +1,4 @@
-"""A run that ended early goes on from what it kept, and says from where and why."""
+"""A run that ended early resumes from its last checkpoint, and records from where and why."""
 
 import dataclasses
 import hashlib
@@ -164,7 +164,7 @@ def alter(folder, number, change=lambda state: None, add=lambda pieces: None):
 
 
 def popen(state, words):
-    """Puts a tuple of a foreign type into the first state in `state` that is laid into objects."""
+    """Put a tuple of a foreign type into the first dictionary of objects in `state`."""
     started = {"kind": "tuple", "class": "subprocess:Popen", "parts": list(words)}
 
     def replace(value):
@@ -408,7 +408,7 @@ def test_resumed_run_logs_every_value_once(tmp_path):
     went_on = go(prepared, folder)
     assert went_on["resumed_from"] == 24
     names = ("norm", "episode/return", "evaluation/return")
-    one, other = ([told for told in logged(it) if told[1] in names] for it in (whole, folder))
+    one, other = ([entry for entry in logged(it) if entry[1] in names] for it in (whole, folder))
     assert one == other and len(one) > len(set(names))
 
 
@@ -431,18 +431,18 @@ def offline_values(folder):
     """Step, name and value of all in wandb's offline files, in order of the folders."""
     from wandb.proto import wandb_internal_pb2
 
-    told = []
+    values_of_all = []
     for file in sorted(folder.glob("wandb/offline-run-*/run-*.wandb")):
         for content in wandb_records(file):
             record = wandb_internal_pb2.Record.FromString(content)
             items = record.history.item if record.HasField("history") else ()
             values = {one.key or one.nested_key[0]: json.loads(one.value_json) for one in items}
-            told += [
+            values_of_all += [
                 (values["step"], name, value)
                 for name, value in values.items()
                 if name != "step" and not name.startswith("_")
             ]
-    return told
+    return values_of_all
 
 
 def test_offline_wandb_files_have_all_values_once(tmp_path, monkeypatch):
@@ -457,8 +457,8 @@ def test_offline_wandb_files_have_all_values_once(tmp_path, monkeypatch):
     assert len(list(folder.glob("wandb/offline-run-*"))) == 2
     names = ("norm", "episode/return", "evaluation/return")
     one, other = (
-        [entry for entry in told if entry[1] in names]
-        for told in (logged(beside), offline_values(folder))
+        [entry for entry in entries if entry[1] in names]
+        for entries in (logged(beside), offline_values(folder))
     )
     assert [entry[:2] for entry in one] == [entry[:2] for entry in other]
     assert [entry[2] for entry in one] == pytest.approx([entry[2] for entry in other])
@@ -466,8 +466,8 @@ def test_offline_wandb_files_have_all_values_once(tmp_path, monkeypatch):
 
 
 def test_findings_before_a_resume_are_stored_and_printed_once(tmp_path, capsys):
-    asked = {"mode": "on", "period": 8, "thresholds": {"no-discount": 0.5}}
-    prepared, folder = a_run(tmp_path, diagnosis=asked)
+    settings = {"mode": "on", "period": 8, "thresholds": {"no-discount": 0.5}}
+    prepared, folder = a_run(tmp_path, diagnosis=settings)
     go(prepared, folder, accident=fail, at=61)
     before = json.loads((folder / "diagnosis.json").read_text())
     capsys.readouterr()
@@ -475,7 +475,7 @@ def test_findings_before_a_resume_are_stored_and_printed_once(tmp_path, capsys):
     assert " no-discount " not in capsys.readouterr().out  # it has been said
     after = json.loads((folder / "diagnosis.json").read_text())
     counts = [
-        {one["id"]: one["first_step"] for one in told["findings"]} for told in (before, after)
+        {one["id"]: one["first_step"] for one in report["findings"]} for report in (before, after)
     ]
     assert counts[0] and counts[0].items() <= counts[1].items()
     assert any("restarts at step 56" in trouble for trouble in after["troubles"])

@@ -62,6 +62,6 @@ def test_device_is_part_of_the_path_unless_it_is_the_cpu():
 
 
 def test_records_without_a_device_mean_cpu():
-    told = spec_to_dict(support.spec())
-    assert told.pop("device") == "cpu"
-    assert spec_from_dict(told).device == "cpu"
+    content = spec_to_dict(support.spec())
+    assert content.pop("device") == "cpu"
+    assert spec_from_dict(content).device == "cpu"

@@ -95,7 +95,7 @@ def normalizers(env):
         env = env.env
 
 
-# Of what compiles for seconds the conformance suite asks the same.
+# The conformance suite covers the frameworks that compile for seconds.
 @pytest.mark.parametrize("framework", support.frameworks(*(n for n in support.NAMES if n != "sbx")))
 def test_normalized_training_is_another_run_with_raw_evaluation(framework, tmp_path):
     runs = {}

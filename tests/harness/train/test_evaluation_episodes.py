@@ -135,7 +135,7 @@ class Rememberer:
         self.begun, self.rewards = 0, []
 
     def __call__(self, observations):
-        raise AssertionError("it was asked without its memory")
+        raise AssertionError("it was queried without its memory")
 
     def begin(self):
         self.begun += 1

@@ -23,7 +23,7 @@ from parallax.harness.train.prepare import prepare_run
 
 @pytest.fixture
 def machine_with_gpu(monkeypatch):
-    """Has one GPU by what is asked of PyTorch; nothing can be computed on it."""
+    """Makes PyTorch report one GPU, on which nothing can be computed."""
     monkeypatch.setattr(devices, "count_devices", lambda kind: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU of {device}")
 

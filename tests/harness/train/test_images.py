@@ -142,10 +142,10 @@ def test_invalid_image_settings_are_refused_by_name():
         (spec("sb3", {"conv_filters": [8] * 5}), "5 convolutions are too many"),
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
     ]
-    for asked, message in refusals:
+    for requested, message in refusals:
         with pytest.raises(SpecError, match=message) as refusal:
-            prepare_run(asked, load_adapter(asked.framework))
-        assert asked.env in str(refusal.value)
+            prepare_run(requested, load_adapter(requested.framework))
+        assert requested.env in str(refusal.value)
     with pytest.raises(
         SpecError, match=r"has image observations, which SAC does not support.*dqn or ppo"
     ):
@@ -167,6 +167,6 @@ def test_dueling_heads_follow_convolutions():
 
 def test_bytes_are_not_normalized_twice():
     pytest.importorskip("ale_py")
-    asked = spec("torchrl", env=ATARI, wrappers="normalized")
+    requested = spec("torchrl", env=ATARI, wrappers="normalized")
     with pytest.raises(SpecError, match=r"wrappers=normalized .* divide by 255"):
-        prepare_run(asked, load_adapter("torchrl"))
+        prepare_run(requested, load_adapter("torchrl"))

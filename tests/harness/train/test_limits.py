@@ -1,4 +1,4 @@
-"""What a run asks for is bounded by what its task and the machine allow."""
+"""Requested values of a run are bounded by its task and the machine."""
 
 import dataclasses
 import types
@@ -376,14 +376,14 @@ def test_replay_strategies_need_a_buffer_and_a_framework(is_uniform, algorithm, 
 
 @pytest.mark.parametrize(("device", "reason"), [("cpu", "never"), ("cuda", ""), ("cuda", "none")])
 def test_devices_that_a_framework_cannot_use_are_refused(device, reason):
-    asked = []
+    calls = []
     adapter = types.SimpleNamespace(
-        name="sb3", why_unsupported_device=lambda *given: asked.append(given) or reason
+        name="sb3", why_unsupported_device=lambda *given: calls.append(given) or reason
     )
     refused = device != "cpu" and reason
     words = f"device=cuda is not available to framework=sb3: {reason}" if refused else None
     raises(words, limits.check_device, make_spec(device=device), adapter, True)
-    assert asked == ([] if device == "cpu" else [("td3", "cuda", True)])
+    assert calls == ([] if device == "cpu" else [("td3", "cuda", True)])
 
 
 @pytest.mark.parametrize(
@@ -393,14 +393,14 @@ def test_devices_that_a_framework_cannot_use_are_refused(device, reason):
 def test_devices_are_checked_in_the_interpreter_of_the_run(
     monkeypatch, python, on_this_machine, here
 ):
-    asked = []
+    calls = []
     for name in ("check_actions", "check_replay", "check_actors"):
-        monkeypatch.setattr(limits, name, lambda *given, name=name: asked.append(name))
-    monkeypatch.setattr(limits, "check_device", lambda *given: asked.append(given[-1]))
-    monkeypatch.setattr(limits, "check_acceleration", lambda *given: asked.append(given[-1]))
+        monkeypatch.setattr(limits, name, lambda *given, name=name: calls.append(name))
+    monkeypatch.setattr(limits, "check_device", lambda *given: calls.append(given[-1]))
+    monkeypatch.setattr(limits, "check_acceleration", lambda *given: calls.append(given[-1]))
     spec = make_spec(python=python, acceleration="none")
     limits.check_compatibility(spec, "adapter", FLAT, on_this_machine)
-    assert asked == ["check_actions", "check_replay", here, here, "check_actors"]
+    assert calls == ["check_actions", "check_replay", here, here, "check_actors"]
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_remedy_names_another_framework_if_no_algorithm_fits(monkeypatch):
 
 
 def test_task_check_uses_the_first_translatable_recipe(monkeypatch):
-    asked, refused = [], {"a", "b"}
+    calls, refused = [], {"a", "b"}
     recipes = {
         name: types.SimpleNamespace(resolve_for_task=lambda task, n=name: n) for name in "abc"
     }
@@ -458,12 +458,12 @@ def test_task_check_uses_the_first_translatable_recipe(monkeypatch):
     monkeypatch.setattr(limits, "load_recipe", lambda algorithm, name: recipes[name])
 
     def translate(algorithm, recipe, context):
-        asked.append((recipe, context.patch_constants, context.converts_meanings))
+        calls.append((recipe, context.patch_constants, context.converts_meanings))
         if recipe in refused:
             raise SpecError("refused")
 
     adapter = types.SimpleNamespace(translate=translate)
     assert limits._takes_task(adapter, "td3", FLAT) is True
-    assert asked == [(name, True, True) for name in "abc"]
+    assert calls == [(name, True, True) for name in "abc"]
     refused.add("c")
     assert limits._takes_task(adapter, "td3", FLAT) is False

@@ -97,10 +97,10 @@ def test_parallel_environments_give_another_run_of_equal_length(framework, tmp_p
 
 def atari_weights(framework, tmp_path, **changes):
     pytest.importorskip("ale_py")
-    asked = {"hidden_sizes": [512], "rollout_steps": 32, "epochs": 1}
+    hyperparameters = {"hidden_sizes": [512], "rollout_steps": 32, "epochs": 1}
     short = {"env_kwargs": {"max_episode_steps": 400}, "eval_episodes": 1}
     values = {"env": ATARI, "steps": 64, "eval_every": 64, **short, **changes}
-    folder, content = support.run(spec(framework, asked, **values), tmp_path)
+    folder, content = support.run(spec(framework, hyperparameters, **values), tmp_path)
     assert content["status"] == "completed", content["failure"]
     return content, read_weights(folder)
 
@@ -151,9 +151,9 @@ def test_invalid_ppo_image_settings_are_refused_by_name():
         (spec("sb3", {"conv_filters": [8]}, env="CartPole-v1"), r"\[8\] would have no effect"),
         (spec("skrl", n_envs=3), "rollout_steps=.*a multiple of n_envs=3"),
     ]
-    for asked, message in refusals:
+    for requested, message in refusals:
         with pytest.raises(SpecError, match=message):
-            prepare_run(asked, load_adapter(asked.framework))
+            prepare_run(requested, load_adapter(requested.framework))
     driving = Task("Driving-v0", 300, (-1.0,), (1.0,), 0, image=(3, 10, 10))
     with pytest.raises(SpecError, match="Driving-v0 shows images and has continuous actions"):
         load_recipe("ppo", "minatar").resolve_for_task(driving)

@@ -41,8 +41,8 @@ def test_the_translation_knows_the_run_and_whether_meanings_are_converted(alignm
     )
 
 
-@pytest.mark.parametrize(("python", "asked"), [(None, ["sb3", "none"]), ("/p", ["/p of sb3"])])
-def test_requirements_are_checked_in_the_interpreter_of_the_run(monkeypatch, python, asked):
+@pytest.mark.parametrize(("python", "checked"), [(None, ["sb3", "none"]), ("/p", ["/p of sb3"])])
+def test_requirements_are_checked_in_the_interpreter_of_the_run(monkeypatch, python, checked):
     found = []
     monkeypatch.setattr(prepare, "check_logger_installed", found.append)
     monkeypatch.setattr(
@@ -51,7 +51,7 @@ def test_requirements_are_checked_in_the_interpreter_of_the_run(monkeypatch, pyt
     adapter = types.SimpleNamespace(check_installed=lambda: found.append("sb3"))
     spec = types.SimpleNamespace(python=python, logger="none", framework="sb3")
     prepare._check_installation(spec, adapter)
-    assert found == asked
+    assert found == checked
 
 
 def test_unknown_task_is_a_command_line_error(monkeypatch):
@@ -276,10 +276,10 @@ def make_lost(**changes):
 
 
 def test_lost_values_are_described_once_per_framework_recipe_and_values(monkeypatch):
-    asked = []
+    translated = []
 
     def list_lost(run, adapter):
-        asked.append((run.spec.framework, run.spec.env))
+        translated.append((run.spec.framework, run.spec.env))
         return {} if run.spec.env == "B-v0" else {"tau": (0.5, 1.0), "gamma": (0.9, 0.99)}
 
     monkeypatch.setattr(prepare, "list_lost_values", list_lost)
@@ -289,7 +289,7 @@ def test_lost_values_are_described_once_per_framework_recipe_and_values(monkeypa
     end += "those of hps=zoo. alignment=exact sets them."
     said = [f"alignment=common: {name} {end}" for name in ("sb3", "cleanrl")]
     assert prepare.describe_lost_values(runs) == said
-    assert asked == [("sb3", f"{name}-v0") for name in "ABC"] + [("cleanrl", "A-v0")]
+    assert translated == [("sb3", f"{name}-v0") for name in "ABC"] + [("cleanrl", "A-v0")]
 
 
 def test_only_values_that_the_framework_accepts_are_lost():

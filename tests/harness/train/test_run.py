@@ -230,7 +230,7 @@ def test_exception_leaves_a_failed_run_with_its_reason(tmp_path, capsys):
     assert run["failure"] == "ZeroDivisionError: on purpose"
     assert read_run(folder).reason == "failed: ZeroDivisionError: on purpose"
     with np.load(folder / "evaluations.npz") as file:
-        assert file["timesteps"].tolist() == [100]  # what was evaluated is kept
+        assert file["timesteps"].tolist() == [100]  # the evaluations are stored
 
 
 def test_ctrl_c_leaves_an_interrupted_run(tmp_path):

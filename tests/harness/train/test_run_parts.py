@@ -234,16 +234,16 @@ def test_facts_of_a_users_task_need_the_module_that_registers_it(tmp_path, monke
 
 @pytest.mark.parametrize(("replay", "expected"), [("uniform", False), ("per", True)])
 def test_replay_interventions_are_applied_only_for_replay_strategies(monkeypatch, replay, expected):
-    asked = []
+    found = []
     resolve = prepare.resolve_interventions
 
     def look(*arguments, **options):
-        asked.append(options["with_replay"])
+        found.append(options["with_replay"])
         return resolve(*arguments, **options)
 
     monkeypatch.setattr(prepare, "resolve_interventions", look)
     prepare_run(support.spec(algorithm="dqn", replay=replay), load_adapter("sb3"))
-    assert set(asked) == {expected}
+    assert set(found) == {expected}
 
 
 class WandbRun:

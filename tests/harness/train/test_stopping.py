@@ -1,4 +1,4 @@
-"""A stop waits for a place to go on from, and how long depends on who asks."""
+"""A stop waits for a safe point, and the sender of the signal decides how long."""
 
 import math
 import os
