@@ -135,7 +135,7 @@ def plant(top, templates, damaged, healthy, generator, kinds=None):
 
 
 def write_record(folder):
-    """What is left of a submission to a cluster."""
+    """Write the record of a submission to a cluster."""
     study = folder.parents[5]
     content = {
         "schema": 1,
@@ -229,7 +229,7 @@ def judge_all(by_name, answer):
 
 
 def says_complete(answer):
-    """Whether a reader takes a run for complete; None where it does not tell."""
+    """Return whether a reader reports a run as complete; None if it does not report."""
     if answer["fault"]:
         return None
     if answer["reader"] == "status":
@@ -242,7 +242,7 @@ def says_complete(answer):
 
 
 def wrong_answer(one, answer):
-    """What is wrong with what a reader says of one run; empty where nothing is."""
+    """Describe the error in a reader's answer about one run; empty if there is none."""
     expected, complete = one.expected, says_complete(answer)
     if expected.complete is False and complete:
         return "takes it for complete"

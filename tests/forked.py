@@ -183,7 +183,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout=None):
-        """What it has written, once it has ended."""
+        """Wait for the end and return the output."""
         self.wait(timeout)
         if self._said is None:
             self._said = tuple(file.read_text() for file in self._files)
@@ -217,12 +217,12 @@ def start(module, *arguments, **settings):
 
 
 def run(module, *arguments, cwd=None, env=None):
-    """What `python -m module arguments ...` does; as `subprocess.run` returns it."""
+    """Run `python -m module arguments ...`; returns what `subprocess.run` returns."""
     return _done(start(module, *arguments, cwd=cwd, env=env))
 
 
 def run_without_us(*arguments, cwd=None, env=None):
-    """What `python arguments ...` does where nothing of this project is loaded yet."""
+    """Run `python arguments ...` in a process without modules of this project."""
     first, name, *others = map(str, arguments)
     if first == "-c":
         return _done(Process(_bare, ["-c", *others], code=name, cwd=cwd, env=env))

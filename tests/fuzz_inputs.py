@@ -270,7 +270,7 @@ def read_published(top, rng):
 
 
 class Web:
-    """What a training's state consists of."""
+    """State of a training."""
 
     def __init__(self, seed):
         self.weights = np.random.default_rng(seed).normal(size=(64, 64))

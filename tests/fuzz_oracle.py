@@ -31,7 +31,7 @@ class Template:
 
 @dataclasses.dataclass(frozen=True)
 class Expectation:
-    """What readers must say; None where either answer is right, if all give the same.
+    """Expected answers of readers; None where either answer is right if all agree.
 
     Attributes:
         complete: Whether the run counts as complete.
@@ -53,7 +53,7 @@ def expect_healthy(template):
 
 
 def expect(template, folder, damage):
-    """What is to be said of a copy of `template` that now is at `folder`."""
+    """Return the expected answers for a copy of `template` that now is at `folder`."""
     if damage.complete is not None and damage.file in (".", "other"):
         return Expectation(damage.complete, None)
     judge = {

@@ -84,7 +84,7 @@ def _interrupt(number, frame):
 
 
 def _try(reader, *arguments, limit=LIMIT):
-    """What a reader answers, how long it took and the fault that it showed, if any."""
+    """Return the answer of a reader, its duration and its fault, if any."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     fault, found, start = "", {}, time.process_time()
     # A command forgets places beside the runs that it reads; each is a process of its own.
@@ -115,7 +115,7 @@ def _set_timers(working, waiting):
 
 
 def _place(trace):
-    """Where in the project an error came from."""
+    """Return the place in the project that raised an error."""
     frames = traceback.extract_tb(trace)
     project = str(Path(__file__).parents[1])
     ours = [f for f in frames if f.filename.startswith(project) and "fuzz_" not in f.filename]
@@ -181,7 +181,7 @@ def cancel(folder):
 
 
 def rerun(folder):
-    """Whether `rerun` takes the folder's run for complete; nothing is run."""
+    """Return whether `rerun` reports the run as complete; nothing is run."""
     import parallax.harness.cli.run
     from parallax.harness.cli.main import main
     from parallax.harness.contract.fields import SpecError
@@ -210,7 +210,7 @@ def run_folder(folder):
 
 
 def start_again(folder, plan):
-    """Whether a sweep would skip the run; otherwise it sets it up anew."""
+    """Return whether a sweep would skip the run; otherwise it is initialized again."""
     from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.contract.fields import SpecError
     from parallax.harness.contract.run_spec import spec_from_dict

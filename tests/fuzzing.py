@@ -58,7 +58,7 @@ class NothingToDamageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """What was done to one run folder.
+    """Damage to one run folder.
 
     Attributes:
         kind: Name of the kind, a key of `KINDS`.
@@ -106,7 +106,7 @@ def outside(folder):
 
 
 def place_of(folder, name):
-    """Where the file of that name is in a run folder."""
+    """Return the path of the file of that name in a run folder."""
     if name == "owner.json":
         return next((folder / ".lease").glob("*/owner.json"), folder / ".lease" / "none" / name)
     return folder / name

@@ -48,7 +48,7 @@ ROUNDING = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Catch:
-    """What was said about a plant.
+    """Answer of the probes about a planted fault.
 
     Attributes:
         found: Whether the probe that must find it did.
@@ -118,14 +118,14 @@ def hunt(plant, names) -> Catch:
 
 
 def is_right(plant, catch: Catch) -> bool:
-    """Whether a plant was found, by the right probe alone, with the right kind and size."""
+    """Return whether a planted fault was found by the right probe alone, with its kind and size."""
     sized = plant.size is None or np.isclose(catch.size, plant.size, rtol=ROUNDING, atol=1e-4)
     return bool(catch.found and catch.kind == plant.kind and sized and not catch.other_answers)
 
 
 @dataclasses.dataclass(frozen=True)
 class Find:
-    """Who found a plant, and in which words; empty where nobody did."""
+    """Probe that found a planted fault and its description; empty if none did."""
 
     probe: str
     meaning: str
@@ -180,7 +180,7 @@ def tally_named(plants, subjects=()) -> int:
 
 
 def unchanged(name, before: ProbeAnswer, after: ProbeAnswer) -> bool:
-    """Whether two answers of one implementation say the same about it."""
+    """Return whether two answers of one implementation agree."""
     if before.unmeasured or after.unmeasured:
         return bool(before.unmeasured) == bool(after.unmeasured)
     return is_same_answer(PROBES[name], before, after)
@@ -208,7 +208,7 @@ def score() -> int:
 
 
 def steady(name, first: ProbeAnswer, other: ProbeAnswer) -> bool:
-    """Whether answers on two seeds agree on whether there is a difference."""
+    """Return whether answers on two seeds agree on whether there is a difference."""
     if first.unmeasured or other.unmeasured:
         return bool(first.unmeasured) == bool(other.unmeasured)
     kinds = first.comparison.kind, other.comparison.kind

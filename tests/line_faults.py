@@ -70,7 +70,7 @@ class LineFault:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What probes say about a fault: its changed answers, by probe."""
+    """Changed answers of probes to a fault, by probe."""
 
     fault: LineFault
     changes: dict
@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def has_words(self):
-        """Whether a changed answer has words other than "another function" or raw numbers."""
+        """Return whether a changed answer has other words than "another function" or raw numbers."""
         words = (text.partition("; is ")[2] or text for text in self.changes.values())
         return any(OTHER_FUNCTION not in w and not RAW_NUMBERS.search(w) for w in words)
 

@@ -1,4 +1,4 @@
-"""What frameworks receive for small trainings, as text; run it to write the stored file again."""
+"""Settings of small trainings per framework, as text; run it to write the stored file again."""
 
 import dataclasses
 import hashlib

@@ -94,7 +94,7 @@ class Lab:
         return json.loads((self.folder(key) / "run.json").read_text())
 
     def runs(self):
-        """What is known of each run, by its algorithm and seed."""
+        """Return the status of each run by its algorithm and seed."""
         return {f"{run['algorithm']}-{run['seed']}": run for run in self.status()["runs"]}
 
     def folder(self, key):

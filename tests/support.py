@@ -1,4 +1,4 @@
-"""What several tests need: the frameworks, specs, and runs in this process."""
+"""Helpers of several tests: frameworks, specs, and runs in this process."""
 
 import configparser
 import importlib.util

@@ -1,4 +1,4 @@
-"""Which module may import which: between packages, and frameworks by their adapters only."""
+"""Import rules between packages; frameworks are imported by their adapters only."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""Which of the shipped conformance checks wait for `make test-long`."""
+"""Selects the conformance checks that run only in `make test-long`."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items):
 
 
 def waits(item):
-    """Whether a conformance check of an adapter of this project waits for the long run."""
+    """Return whether a conformance check runs only in the long run."""
     framework = item.path.parent.name
     if item.originalname in (OURS, KILLED_ON_IMAGES):
         return framework != "sb3"

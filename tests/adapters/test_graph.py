@@ -1,4 +1,4 @@
-"""What autograd's graph tells of a loss."""
+"""Comparisons and slopes are read from the autograd graph of a loss."""
 
 import numpy as np
 import pytest

@@ -105,7 +105,7 @@ PAIRS = (
 
 
 def agree(printed, value):
-    """Whether a number rounds to the printed digits."""
+    """Return whether a number rounds to the printed digits."""
     mantissa, _, power = printed.partition("e")
     digits = len(mantissa.partition(".")[2]) - int(power or 0)
     return abs(float(printed) - value) <= 0.51 * 10.0**-digits
@@ -163,7 +163,7 @@ def compute_fieller(effect, gap):
 
 
 def is_change(word, change):
-    """Whether a part of a variant is the change; hashes of overrides are left open."""
+    """Return whether a part of a variant is the change; hashes of overrides are left open."""
     return word.startswith(change) if change.endswith("=") else word == change
 
 

@@ -1,4 +1,4 @@
-"""What the harness knows of a task, and what a training environment is made of."""
+"""Properties of tasks, and the wrappers of training environments."""
 
 import itertools
 

@@ -36,7 +36,7 @@ BATCH, STARTS, TARGET_INTERVAL, UNITS = 32, 100, 100, 32
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What is learned: its name, the steps of an episode at most, and steps between updates."""
+    """Task to learn: its name, the maximum steps of an episode, and steps between updates."""
 
     name: str = "CartPole-v1"
     limit: int | None = None
@@ -131,7 +131,7 @@ def train(
 
 
 def is_due(fault, step, ended, episodes):
-    """Whether the target network is updated now."""
+    """Return whether the target network is updated now."""
     if fault == "target_never_updated":
         return False
     if fault == "target_updated_by_episodes":

@@ -1,4 +1,4 @@
-"""What does not show in first updates, within bounds and with empty buffers: a plant each."""
+"""Planted faults that first updates, bounds or empty buffers hide."""
 
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm

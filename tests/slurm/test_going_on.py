@@ -1,4 +1,4 @@
-"""Which jobs are requeued after a warning, and the resume step that status reports."""
+"""Requeueing of warned jobs, and the resume step that status reports."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""What a job does with runs that it cannot run, and whom it warns."""
+"""Runs that a job cannot start, and the processes that it warns."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""How often a job comes back, when it expects its warning, and how it stops its run."""
+"""Limits of requeueing, times of warnings, and the stop of a run."""
 
 import io
 import types

@@ -72,7 +72,7 @@ def get_saved(lab):
 
 
 def came_back(lab):
-    """Whether `status` says of a run that waits from which step it will go on."""
+    """Return whether `status` reports the resume step of a waiting run."""
     waiting = [
         run for run in lab.status()["runs"] if run["state"] == "queued" and run["resume_step"]
     ]

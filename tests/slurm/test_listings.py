@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as they printed it on a real cluster."""
+"""Parsing of Slurm's output, recorded on a real cluster."""
 
 import time
 

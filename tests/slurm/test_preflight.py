@@ -1,4 +1,4 @@
-"""What a preflight tries, and that it always comes to an end."""
+"""Trials of a preflight, and its end in all cases."""
 
 import dataclasses
 import os

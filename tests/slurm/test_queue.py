@@ -1,4 +1,4 @@
-"""Whose jobs are queried, by which command, and which of several counts."""
+"""Queries of jobs of all users, and precedence among several jobs of a run."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is sent again, under which name, with which limit, and whose code it runs."""
+"""Resubmission: runs, names, time limits, and trust in their code."""
 
 import json
 import os

@@ -26,7 +26,7 @@ def change(folder, **changes):
 
 
 def said(folder, *jobs):
-    """What Slurm says of one run."""
+    """Return Slurm's answer about one run."""
     alive = tuple(job for job in jobs if job.is_alive)
     over = frozenset(job.job_id for job in jobs if not job.is_alive)
     preferred = {folder: (alive or jobs)[-1]} if jobs else {}

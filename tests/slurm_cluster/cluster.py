@@ -70,7 +70,7 @@ class ClusterLayout:
 
     @property
     def state(self) -> Path:
-        """What the controller remembers."""
+        """State folder of the controller."""
         return self.root / "state"
 
     @property
@@ -80,12 +80,12 @@ class ClusterLayout:
 
     @property
     def munge_socket(self) -> Path:
-        """Where munge listens."""
+        """Socket of munge."""
         return self.run / "munge.socket"
 
     @property
     def user(self) -> str:
-        """Whom all daemons run as."""
+        """User of all daemons."""
         return getpass.getuser()
 
     @property
@@ -94,7 +94,7 @@ class ClusterLayout:
         return [f"n{number}" for number in range(1, self.nodes + 1)]
 
     def pid_file(self, daemon: str) -> Path:
-        """Where a daemon's process id is."""
+        """Return the file with the process id of a daemon."""
         return self.run / f"{daemon}.pid"
 
 

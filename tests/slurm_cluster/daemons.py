@@ -68,7 +68,7 @@ def read_pid(pid_file: Path) -> int | None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is not a zombie, which would still answer signals."""
+    """Return whether a process exists and is not a zombie, which would still answer signals."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -31,7 +31,7 @@ def translate(algorithm, steps=10_000, patched=False, **changes):
 
 
 def parsed(algorithm, arguments, kind="continuous"):
-    """What the script's own parser makes of a command line."""
+    """Parse a command line with the parser of the script."""
     _, source = scripts.read_script(algorithm, kind)
     head = source[: source.index("def make_env")].split("import gym")[0]
     parser = source[source.index("def parse_args") : source.index("def make_env")]

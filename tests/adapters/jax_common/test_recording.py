@@ -1,4 +1,4 @@
-"""What probes need of JAX: canonical layout, gradients after clipping, dictated numbers."""
+"""JAX support of probes: canonical layout, gradients after clipping, scripted numbers."""
 
 from types import SimpleNamespace
 

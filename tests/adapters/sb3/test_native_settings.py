@@ -1,4 +1,4 @@
-"""What sb3 receives changes on purpose only: `tests/native_settings.py` writes it again."""
+"""Settings of sb3 change on purpose only: `tests/native_settings.py` writes it again."""
 
 from native_settings import compare_with_stored
 

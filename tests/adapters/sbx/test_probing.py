@@ -1,4 +1,4 @@
-"""What probes say of sbx is what stands in its code."""
+"""Answers of probes agree with the source code of sbx."""
 
 import pytest
 

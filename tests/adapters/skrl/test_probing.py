@@ -1,4 +1,4 @@
-"""What probes say of skrl is what stands in its code."""
+"""Answers of probes agree with the source code of skrl."""
 
 import pytest
 

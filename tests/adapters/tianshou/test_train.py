@@ -1,4 +1,4 @@
-"""What the adapter puts around Tianshou's classes."""
+"""Additions of the adapter to Tianshou's classes."""
 
 import collections
 import dataclasses

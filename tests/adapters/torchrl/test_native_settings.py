@@ -1,4 +1,4 @@
-"""What torchrl receives changes on purpose only: `tests/native_settings.py` writes it again."""
+"""Settings of torchrl change on purpose only: `tests/native_settings.py` writes it again."""
 
 from native_settings import compare_with_stored
 

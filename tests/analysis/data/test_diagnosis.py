@@ -1,4 +1,4 @@
-"""What the diagnosis found is gathered over run folders; damage is counted, not raised."""
+"""Findings of the diagnosis are collected over run folders; damage is counted, not raised."""
 
 import json
 from types import SimpleNamespace

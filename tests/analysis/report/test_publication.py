@@ -1,4 +1,4 @@
-"""What is published of a study comes out of its file of runs, byte for byte."""
+"""Published pages of a study are reproduced from its file of runs, byte for byte."""
 
 import argparse
 import csv
@@ -311,7 +311,7 @@ def test_commands_train_exactly_the_given_runs():
 
 
 def picked(runs: frozenset[RequestedRun], command: str) -> set[RequestedRun]:
-    """What a sweep of a study picks from its grid."""
+    """Return the runs that a sweep of a study selects from its grid."""
     values = dict(word.split("=") for word in command.split()[3:])
     assert values.pop("study") == "short_runs" and set(values) <= set(AXIS_NAMES)
     requested = {name: text.split(",") for name, text in values.items()}

@@ -1,4 +1,4 @@
-"""Whether frameworks differ at all: named differences, unnamed ones, or none."""
+"""Omnibus verdicts: named differences, unnamed ones, or none."""
 
 import itertools
 import types

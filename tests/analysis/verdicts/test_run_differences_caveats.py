@@ -1,4 +1,4 @@
-"""What is said of runs that differ in more than their framework."""
+"""Caveats of runs that differ in more than their framework."""
 
 import types
 

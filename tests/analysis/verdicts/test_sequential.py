@@ -116,7 +116,7 @@ def test_degrees_of_freedom_of_the_smallest_sample_are_conservative():
 
 
 def test_far_tails_hold_with_unequal_deviations():
-    """Where Welch's test rejects 2.5 times too often."""
+    """Cases in which Welch's test rejects 2.5 times too often."""
     rng = np.random.default_rng(0)
     values = [scale * rng.normal(size=(5, 400_000)) for scale in (1, 4)]
     n = np.full(400_000, 5.0)

@@ -55,7 +55,7 @@ def check(*arguments, cwd):
 
 
 def translated(name, cwd, path=()):
-    """What the framework and the description say of a skeleton, by the code that is at hand."""
+    """Translate a skeleton with the framework and describe it, using the current code."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     result = forked.run_without_us("-c", TRANSLATE, name, cwd=cwd, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr

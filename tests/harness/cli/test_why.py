@@ -1,4 +1,4 @@
-"""Why two implementations differ, in one answer."""
+"""Explanations of the difference between two implementations."""
 
 import argparse
 import types

@@ -1,4 +1,4 @@
-"""Which accelerations a framework refuses, and why."""
+"""Accelerations that a framework refuses, and the reasons."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""What is found of packages that bring adapters and algorithms."""
+"""Discovery of packages with adapters and algorithms."""
 
 import dataclasses
 import importlib

@@ -264,7 +264,7 @@ def test_an_algorithm_for_other_actions_is_refused(framework, algorithm, env, me
 
 
 class Entry:
-    """What `importlib.metadata` has of a package's algorithm."""
+    """Fake entry point of a package's algorithm."""
 
     value = "theirs:Theirs"
 

@@ -37,7 +37,7 @@ class Inner:
 
 
 class Web:
-    """What a set-up makes: things that share, refer back and draw."""
+    """Object graph with shared arrays, back references and generators."""
 
     def __init__(self):
         self.memory = np.zeros(6)

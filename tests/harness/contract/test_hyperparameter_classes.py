@@ -1,4 +1,4 @@
-"""What the classes of hyperparameters say of themselves."""
+"""Declarations of the hyperparameter classes."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What detectors say of faults, from findings, returns and what the probes said."""
+"""Verdicts of detectors on faults, from findings, returns and probe answers."""
 
 import json
 import re

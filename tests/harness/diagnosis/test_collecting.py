@@ -77,7 +77,7 @@ def test_episodes_of_parallel_environments_are_separated():
 
 
 def watched(checks, steps=300, period=50, **options):
-    """What is said of a training that attaches no networks."""
+    """Run the diagnosis on a training that attaches no networks."""
     said, events = [], TrainingEvents()
     engine = DiagnosisEngine(
         TrainingFacts(steps=steps, choices=2),

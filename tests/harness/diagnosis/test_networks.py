@@ -1,4 +1,4 @@
-"""What is seen of networks in a window, by PyTorch's own hooks."""
+"""Signals of networks in a window, collected by PyTorch hooks."""
 
 import numpy as np
 import pytest

@@ -23,7 +23,7 @@ def list_differences(implementation):
 
 
 def judge_plant(plant):
-    """Whether a plant is found and named, and the new words."""
+    """Return whether a planted fault is found and named, and the new description."""
     before, after = (list_differences(each) for each in (plant.healthy, plant.planted))
     new = [words for name in after for words in sorted(after[name] - before[name])]
     named = any(text in words for text in plant.names for words in new)

@@ -1,4 +1,4 @@
-"""What stands in the catalogue, and what is refused before any training."""
+"""Entries of the catalogue, and refusals before any training."""
 
 import dataclasses
 

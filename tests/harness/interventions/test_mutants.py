@@ -1,4 +1,4 @@
-"""Which faults operators make of a text, and that they are numbered, found once and made."""
+"""Mutants that operators generate from a source text: numbered, found once and applied."""
 
 import ast
 

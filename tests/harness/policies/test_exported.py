@@ -1,4 +1,4 @@
-"""What is exported loads with the framework's own classes, without this project, and acts alike."""
+"""Exported policies load with the classes of the framework alone and act identically."""
 
 import ast
 import importlib.util

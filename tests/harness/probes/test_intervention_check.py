@@ -1,4 +1,4 @@
-"""What a change promises of the probes, against what they answer."""
+"""Declared effects of interventions on probes are compared with the answers."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What a run keeps to go on from: whole or not there, and only what is new is written."""
+"""Checkpoints are complete or absent, and only new data is written."""
 
 import errno
 import functools
@@ -323,7 +323,7 @@ def test_altered_states_are_refused(lease, tmp_path, change):
 
 
 def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
-    """What is outside arrays is bounded, by the arrays that there are."""
+    """Data outside of arrays is bounded relative to the arrays."""
     store = CheckpointStore(lease)
     store.save({"step": 1}, {"buffer": buffer(10)})
     with pytest.raises(OSError, match="all but its arrays takes 5,0") as error:

@@ -1,4 +1,4 @@
-"""How far believed priorities are from real ones, and what replaying costs, by hand."""
+"""Errors of stored priorities and costs of replay, checked by hand."""
 
 import numpy as np
 import pytest

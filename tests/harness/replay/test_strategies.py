@@ -1,4 +1,4 @@
-"""What is drawn how often, with which weights, and what a memory is after odd beginnings."""
+"""Frequencies and weights of draws, and the states of a buffer in edge cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What happens to one folder while a sweep runs is that run's affair, and no other's."""
+"""Changes to one folder during a sweep affect only its run."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def make_a_file(folder):
 
 
 def failures(said, lab, keys):
-    """What was said of each run that failed, without spaces, where lines may have been broken."""
+    """Return the message of each failed run without spaces, as lines may have been wrapped."""
     text, found = "".join(said.split()), {}
     for key in keys:
         before, _, _ = text.partition(f"see{lab.folder(key)}/log.txt")

@@ -1,4 +1,4 @@
-"""Where networks compute: part of a run's identity, and refused before training where it is not."""
+"""The device is part of a run's identity and refused before training if unavailable."""
 
 import pytest
 import support

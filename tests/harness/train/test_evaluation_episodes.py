@@ -1,4 +1,4 @@
-"""How evaluated episodes end, on a task that counts."""
+"""Ends of evaluation episodes, on a counting task."""
 
 import itertools
 import math

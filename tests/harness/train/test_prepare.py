@@ -1,4 +1,4 @@
-"""What a run is prepared with, and what is said where a framework refuses it."""
+"""Preparation of runs, and messages of refused ones."""
 
 import dataclasses
 import types

@@ -1,4 +1,4 @@
-"""What a run leaves behind, whatever happens to it."""
+"""Files and records of runs after every kind of end."""
 
 import dataclasses
 import json
