@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def has_words(self):
-        """Return whether a changed answer has other words than "another function" or raw numbers."""
+        """Return whether a changed answer is more than "another function" or raw numbers."""
         words = (text.partition("; is ")[2] or text for text in self.changes.values())
         return any(OTHER_FUNCTION not in w and not RAW_NUMBERS.search(w) for w in words)
 
