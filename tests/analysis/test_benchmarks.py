@@ -33,7 +33,7 @@ def script(monkeypatch):
 def test_intervals_compare_equal_quantities(script, capsys):
     intervals = script("intervals")
     own = intervals.ours(2000)
-    assert all(side["same_bits"] for side in own.values())
+    assert own and all(side["same_bits"] for side in own.values())
     theirs = {name: {**side, "cpu": 200 * side["cpu"]} for name, side in own.items()}
     intervals.report(own, theirs, 2000)
     output = capsys.readouterr().out

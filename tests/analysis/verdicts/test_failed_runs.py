@@ -149,7 +149,7 @@ def test_figures_mark_what_failed_runs_change(failing):
     (spec,) = make_consistency_figure_specs(failing)
     assert "Dotted: mean with failed trainings" in spec.caption
     lines = [line for line in spec.draw_content.args[0].lines if line.name == "skrl"]
-    assert all(len(line.curve_with_failed_runs[0]) for line in lines)
+    assert lines and all(len(line.curve_with_failed_runs[0]) for line in lines)
     assert spec.draw()
 
 

@@ -37,7 +37,7 @@ def test_every_native_option_is_the_one_that_a_run_sets(algorithm: str):
     for index, side in iterate_some(
         enumerate(translate_recipe(algorithm, ORIGINAL_RECIPE, "common", ENV, ["sb3", "torchrl"]))
     ):
-        for row in table.rows:
+        for row in iterate_some(table.rows):
             setting = side.settings[row[0].strip("*")]
             expected = "fixed:" if setting.is_fixed else f"`{setting.native_name}`"
             assert row[2 + index].startswith(expected)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from loops import iterate_some
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -63,7 +64,7 @@ def test_dates_of_bugs_and_releases_are_known_and_in_order(framework):
     adapter = load_adapter(framework)
     dates = load_release_dates(adapter)
     assert dates and all(isinstance(day, datetime.date) for day in dates.values())
-    for bug in list_bug_lifetimes(adapter, dates):
+    for bug in iterate_some(list_bug_lifetimes(adapter, dates)):
         if bug.release.first_bad:
             assert bug.introduced, bug
         if bug.release.first_good:
