@@ -487,34 +487,6 @@ def test_temporary_folder_must_be_usable_by_runs(monkeypatch):
         preflight._check_temporary_folder()
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ((True, -1, 5), PreflightOptions("here", -1, 5.0)),
-        (("cluster", 1, 1e6), PreflightOptions("cluster", 1, 1e6)),
-        ((False, 2, 5), None),
-        ((1, 2, 5), "hydra.launcher.preflight=1 must be true, false or cluster."),
-        (("here", 2, 5), "hydra.launcher.preflight='here' must be true, false or cluster."),
-        *(
-            (
-                (True, count, 5),
-                f"hydra.launcher.preflight_processes={count} is not a number of settin",
-            )
-            for count in (0, -2)
-        ),
-        ((True, 1, 0), "hydra.launcher.preflight_seconds=0"),
-        ((True, 1, 1e6 + 1), "hydra.launcher.preflight_seconds=1000001.0"),
-    ],
-)
-def test_options_of_a_preflight_are_read_or_refused(given, found):
-    if not isinstance(found, str):
-        assert preflight.read_preflight_options(*given) == found
-        return
-    with pytest.raises(SpecError) as error:
-        preflight.read_preflight_options(*given)
-    assert str(error.value).startswith(found)
-
-
 @pytest.mark.parametrize("python", [None, "/other/python"])
 def test_preflight_process_has_the_interpreter_and_threads_of_its_runs(monkeypatch, python):
     made = []

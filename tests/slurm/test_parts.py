@@ -34,7 +34,7 @@ from parallax.slurm import (
     submit,
 )
 from parallax.slurm.arrays import JobArray, JobResources, create_record
-from parallax.slurm.preflight import PreflightOptions, _TrialWorker, read_preflight_options
+from parallax.slurm.preflight import PreflightOptions, _TrialWorker
 from parallax.slurm.preflight_trials import make_trials, shorten_hyperparameters
 from parallax.slurm.queue import SlurmQueue, query_slurm
 from parallax.slurm.requeueable_job import JobLimits, _make_batch_job
@@ -80,10 +80,6 @@ def test_end_of_a_process_is_explained_by_its_last_output():
 def test_a_folder_without_a_record_was_never_resumed(tmp_path):
     found = assess_run(tmp_path / "s" / "seed=3")
     assert (found.resumptions, found.resumed_from, found.step, found.steps) == (0, None, 0, 0)
-
-
-def test_preflight_may_use_one_process():
-    assert read_preflight_options(True, 1, 60) == PreflightOptions("here", 1, 60.0)
 
 
 def test_the_first_rollout_of_a_framework_and_task_is_tried_in_full():

@@ -90,15 +90,30 @@ def test_interrupted_preflight_leaves_no_process(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ((True, 1, 60), PreflightOptions(HERE, 1, 60.0)),
+        ((True, -1, 5), PreflightOptions(HERE, -1, 5.0)),
+        (("cluster", 2, 1e6), PreflightOptions(CLUSTER, 2, 1e6)),
+        ((False, -1, 60), None),
+    ],
+)
+def test_preflight_options_are_parsed(given, options):
+    assert (HERE, CLUSTER) == ("here", "cluster")
+    assert read_preflight_options(*given) == options
+
+
+@pytest.mark.parametrize(
     ("preflight", "processes", "seconds", "named"),
     [
         ("maybe", -1, 180, "preflight='maybe' must be true, false or cluster"),
+        ("here", 2, 5, "preflight='here' must be true, false or cluster."),
         (1, -1, 180, "preflight=1 must be true, false or cluster"),
         (True, 0, 180, "preflight_processes=0 is not a number of settings at a time"),
-        (True, -3, 180, "preflight_processes=-3 is not a number of settings at a time"),
+        (True, -2, 180, "preflight_processes=-2 is not a number of settings at a time"),
         (True, -1, 0, "preflight_seconds=0.0 must be greater than 0"),
         (True, -1, float("nan"), "preflight_seconds=nan must be finite"),
-        (True, -1, 1e7, "preflight_seconds=10000000.0 must be at most"),
+        (True, -1, 1e6 + 1, "preflight_seconds=1000001.0 must be at most"),
         (False, -1, -5.0, "preflight_seconds=-5.0 must be greater than 0"),
     ],
 )
@@ -132,12 +147,6 @@ def test_unusable_temporary_folder_is_named(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/tmp/\udcff")
     with pytest.raises(SpecError, match=r"TMPDIR='/tmp/.*udcff' is not UTF-8"):
         run_preflight([support.spec()])
-
-
-def test_preflight_options_are_parsed():
-    assert read_preflight_options(True, 2, 60) == PreflightOptions(HERE, 2, 60.0)
-    assert read_preflight_options("cluster", -1, 60) == PreflightOptions(CLUSTER, -1, 60.0)
-    assert read_preflight_options(False, -1, 60) is None
 
 
 def thesis(**changes):

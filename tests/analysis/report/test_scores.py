@@ -58,16 +58,17 @@ def test_best_score_and_ties_are_marked(marked):
     assert marks == {"cleanrl": TIED, "sb3": BEST, "torchrl": ""}
 
 
-def test_equal_means_are_all_best(results, make_run):
-    write_scores(make_run, {"sb3": [1000.0] * 3, "cleanrl": [1000.0] * 3})
+@pytest.mark.parametrize(
+    ("scores", "marks"),
+    [
+        pytest.param({"sb3": [1000.0] * 3, "cleanrl": [1000.0] * 3}, [BEST, BEST], id="equal"),
+        pytest.param({"sb3": [5.0], "cleanrl": [4.0]}, ["", BEST], id="single seeds"),
+    ],
+)
+def test_equal_means_are_all_best_and_untested_ones_are_not_tied(results, make_run, scores, marks):
+    write_scores(make_run, scores)
     (table,) = tables_of(results)
-    assert [cells[0].mark for *_, cells in table.rows] == [BEST, BEST]
-
-
-def test_scores_that_cannot_be_tested_are_not_marked_as_tied(results, make_run):
-    write_scores(make_run, {"sb3": [5.0], "cleanrl": [4.0]})
-    (table,) = tables_of(results)
-    assert [cells[0].mark for *_, cells in table.rows] == ["", BEST]
+    assert [cells[0].mark for *_, cells in table.rows] == marks
 
 
 def test_formats_show_marks_and_one_decimal(marked):

@@ -122,11 +122,6 @@ def test_a_failed_training_rules_the_condition_out():
     assert item.statement.is_conditional
 
 
-@pytest.mark.parametrize(("rate", "text"), [(0.0399, "3%"), (0.0044, "0.4%"), (1.2, "100%")])
-def test_rates_are_rounded_down(rate, text):
-    assert format_rate(rate) == text
-
-
 @pytest.mark.parametrize(
     ("mean", "word"),
     [

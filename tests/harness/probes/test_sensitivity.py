@@ -15,16 +15,12 @@ def some(plants, name, share=SHARE):
     return [pytest.param(plant, id=name(plant), marks=mark) for plant, mark in pairs]
 
 
-@pytest.mark.parametrize("plant", some(PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}"))
+def name_plant(plant):
+    return f"{plant.framework}-{plant.algorithm}-{plant.name}"
+
+
+@pytest.mark.parametrize("plant", [*some(PLANTS, name_plant), *some(LATER_PLANTS, name_plant, FEW)])
 def test_planted_bug_is_found_named_and_measured(plant):
-    catch = hunt(plant, core(plant.algorithm))
-    assert is_right(plant, catch), catch
-
-
-@pytest.mark.parametrize(
-    "plant", some(LATER_PLANTS, lambda p: f"{p.framework}-{p.algorithm}-{p.name}", FEW)
-)
-def test_planted_bug_in_a_new_algorithm_is_found_named_and_measured(plant):
     catch = hunt(plant, core(plant.algorithm))
     assert is_right(plant, catch), catch
 
