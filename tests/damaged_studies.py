@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fuzz_oracle import Expectation, Template, expect, expect_healthy, read_json
 from fuzzing import Damage, damage
-from slurm_lab import Lab
+from sweep_testbed import SweepTestbed
 
 from parallax.harness.record.lock_owner import LockOwner
 
@@ -77,17 +77,17 @@ class Fault:
 
 def make_templates(folder, seeds):
     """Runs of the code as it is, of schema 1, and one that seems to go on."""
-    lab = Lab(folder / "current")
-    lab.order("go")
-    lab.sweep("algorithm=ppo,td3", f"seed={','.join(map(str, range(seeds)))}")
-    current = [path.parent for path in sorted(lab.results.rglob("run.json"))]
+    testbed = SweepTestbed(folder / "current")
+    testbed.order("go")
+    testbed.sweep("algorithm=ppo,td3", f"seed={','.join(map(str, range(seeds)))}")
+    current = [path.parent for path in sorted(testbed.results.rglob("run.json"))]
     old = [path.parent for path in sorted(SCHEMA_1.rglob("run.json"))]
     templates = [Template(run, read_json(run / "run.json")["status"]) for run in (*current, *old)]
-    return lab, [*templates, make_lost(folder / "lost", old)]
+    return testbed, [*templates, make_lost(folder / "lost", old)]
 
 
 def make_lost(folder, old):
-    """A run whose process vanished: as `run.json`, heartbeat and lease then are."""
+    """A run whose process vanished: as `run.json`, heartbeat and lock then are."""
     source = next(run for run in old if "interrupted" in run.parts)
     run = folder.joinpath(*source.parts[-7:])
     shutil.copytree(source, run)
@@ -152,9 +152,9 @@ def write_record(folder):
 # Reading
 
 
-def read_study(lab, top, pages=False):
+def read_study(testbed, top, pages=False):
     """Answers of all readers to `top`, in order, and the last words of a reader that died."""
-    environment = lab.environment | {"PATH": "/nowhere"}  # no Slurm that could be waited for
+    environment = testbed.environment | {"PATH": "/nowhere"}  # no Slurm that could be waited for
     project, tests = Path(__file__).parents[1], Path(__file__).parent
     paths = [str(project), str(tests), environment["PYTHONPATH"]]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -276,14 +276,14 @@ def check_studies(folder, total, size, seed, kinds=None, pages=0):
         All faults, and by kind the numbers of planted and of noticed damages.
     """
     generator = random.Random(seed)
-    lab, templates = make_templates(folder, seeds=3 if total > 100 else 1)
+    testbed, templates = make_templates(folder, seeds=3 if total > 100 else 1)
     faults, planted_of, found_of = [], collections.Counter(), collections.Counter()
     for number in range(-(-total // size)):
         top = folder / f"study-{number}"
         (top / "results").mkdir(parents=True)
         count = min(size, total - number * size)
         planted = plant(top, templates, count, max(count // 4, 4), generator, kinds)
-        answers, died = read_study(lab, top, pages=number < pages)
+        answers, died = read_study(testbed, top, pages=number < pages)
         found, noticed = judge(planted, answers, died)
         faults += found
         planted_of.update(one.kind for one in planted)

@@ -286,8 +286,8 @@ class Web:
 def checkpoint_original(top):
     folder = top / "run"
     folder.mkdir()
-    with RunLock.acquire(folder) as lease:
-        checkpoints.CheckpointStore(lease).save({"step": 7}, StateReader().read(Web(3)))
+    with RunLock.acquire(folder) as run_lock:
+        checkpoints.CheckpointStore(run_lock).save({"step": 7}, StateReader().read(Web(3)))
     state = (folder / "checkpoint" / "1.state").read_bytes()
     return folder, msgspec.msgpack.decode(state[32:-32])
 
@@ -302,8 +302,8 @@ def read_checkpoint(top, rng):
     (folder / "checkpoint" / "1.state").write_bytes(hashlib.sha256(raw).digest() + raw)
     target = Web(4)
     try:
-        with RunLock.acquire(folder) as lease:
-            loaded = checkpoints.CheckpointStore(lease).load(1)
+        with RunLock.acquire(folder) as run_lock:
+            loaded = checkpoints.CheckpointStore(run_lock).load(1)
         StateWriter().write(target, loaded.state)
     except (UnusableError, StateMismatchError):
         return REFUSED

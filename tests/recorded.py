@@ -18,8 +18,8 @@ def complete_run(results, evaluations=3, **changes):
     folder = spec.folder(results)
     initialize_run(prepare_run(spec, load_adapter(spec.framework)), folder)
     rng = np.random.default_rng(spec.seed)
-    with RunLock.acquire(folder) as lease:
-        run = RunFolder(lease)
+    with RunLock.acquire(folder) as run_lock:
+        run = RunFolder(run_lock)
         for number in range(1, evaluations + 1):
             step = 2048 * number
             run.record(step, {"loss/value": float(rng.normal()), "episode/return": 3.0})
@@ -43,8 +43,8 @@ def edit(folder, guarded=False, **changes):
 
 
 def hold(folder, **changes):
-    """Lets another process hold the lease."""
-    lease = RunLock.acquire(folder)
-    owner = lease.staging / "owner.json"
+    """Let another process own the lock of the run."""
+    run_lock = RunLock.acquire(folder)
+    owner = run_lock.staging / "owner.json"
     owner.write_text(json.dumps(json.loads(owner.read_text()) | changes))
-    return lease
+    return run_lock

@@ -120,8 +120,8 @@ def run(a_spec, results_dir):
     prepared = prepare_run(a_spec, load_adapter(a_spec.framework))
     folder = a_spec.folder(results_dir)
     initialize_run(prepared, folder)
-    with RunLock.acquire(folder) as lease:
-        execute_run(prepared, load_adapter(a_spec.framework), RunFolder(lease))
+    with RunLock.acquire(folder) as run_lock:
+        execute_run(prepared, load_adapter(a_spec.framework), RunFolder(run_lock))
     return folder, read_run(folder).content
 
 

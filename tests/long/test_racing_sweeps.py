@@ -10,7 +10,7 @@ import time
 
 import pytest
 from processes import adopting, descendants, reap, send
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 SECONDS = float(os.environ.get("PARALLAX_RACE_SECONDS", "600"))
 SEED = int(os.environ.get("PARALLAX_RACE_SEED", "0"))
@@ -22,11 +22,11 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 FILES = re.compile(r"run\.json|(evaluations|policy)\.npz|trace\.parquet|log(\.\d+)?\.txt")
 
 
-def start_sweep(lab, *arguments):
-    where = f"results_dir={lab.results}"
+def start_sweep(testbed, *arguments):
+    where = f"results_dir={testbed.results}"
     return subprocess.Popen(
         [sys.executable, "-m", "parallax", "train", "--multirun", *SWEEP, where, *arguments],
-        env=lab.environment,
+        env=testbed.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -38,20 +38,22 @@ def start_sweep(lab, *arguments):
 
 @pytest.mark.long  # tests/harness/sweep tells it of one pair of sweeps
 def test_sweep_does_not_change_runs_completed_by_another(tmp_path):
-    lab = Lab(tmp_path)
+    testbed = SweepTestbed(tmp_path)
     others = ["ppo-1", "ppo-2", "ppo-3"]
-    lab.order("go", *others)
+    testbed.order("go", *others)
     with adopting():
-        slow = start_sweep(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
-        wait_until(lambda: lab.beats("ppo-0"))
-        assert "3 completed" in lab.sweep("algorithm=ppo", "seed=1,2,3", "hydra.launcher.n_jobs=1")
-        before = {key: snapshot(lab.folder(key)) for key in others}
-        lab.order("go", "ppo-0")
+        slow = start_sweep(testbed, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
+        wait_until(lambda: testbed.beats("ppo-0"))
+        assert "3 completed" in testbed.sweep(
+            "algorithm=ppo", "seed=1,2,3", "hydra.launcher.n_jobs=1"
+        )
+        before = {key: snapshot(testbed.folder(key)) for key in others}
+        testbed.order("go", "ppo-0")
         _, errors = slow.communicate(timeout=120)
-    assert {key: snapshot(lab.folder(key)) for key in others} == before
-    assert all(len(lab.trainings(key)) == 2 for key in [*others, "ppo-0"])
+    assert {key: snapshot(testbed.folder(key)) for key in others} == before
+    assert all(len(testbed.trainings(key)) == 2 for key in [*others, "ppo-0"])
     assert slow.returncode == 0, errors
-    assert lab.record("ppo-0")["status"] == "completed"
+    assert testbed.record("ppo-0")["status"] == "completed"
 
 
 def snapshot(folder):
@@ -73,8 +75,8 @@ class Race:
     run is a good deal: more often, and hardly any run would get to its end.
     """
 
-    def __init__(self, lab, generator, pace):
-        self.lab = lab
+    def __init__(self, testbed, generator, pace):
+        self.testbed = testbed
         self.generator = generator
         self.pace = pace
         self.strikes = dict.fromkeys(SIGNALS, 0)
@@ -99,7 +101,7 @@ class Race:
         """Starts sweeps that have ended again, and lets stopped processes go on."""
         self._sweeps = [sweep for sweep in self._sweeps if sweep.poll() is None]
         while len(self._sweeps) < 2:
-            self._sweeps.append(start_sweep(self.lab, *RUNS, "hydra.launcher.n_jobs=2"))
+            self._sweeps.append(start_sweep(self.testbed, *RUNS, "hydra.launcher.n_jobs=2"))
         for pid in [pid for pid, when in self._stopped.items() if time.monotonic() > when]:
             send(pid, signal.SIGCONT)
             del self._stopped[pid]
@@ -110,7 +112,7 @@ class Race:
         for key in KEYS:
             if key not in self.completed:
                 try:
-                    record = self.lab.record(key)
+                    record = self.testbed.record(key)
                 except OSError:
                     continue
                 if record["status"] == "completed":
@@ -150,7 +152,7 @@ class Race:
 
 @pytest.mark.long
 def test_concurrent_sweeps_complete_every_run_once(tmp_path, capsys):
-    quiet = Lab(tmp_path / "quiet")
+    quiet = SweepTestbed(tmp_path / "quiet")
     quiet.order("go")
     started = time.monotonic()
     quiet.sweep(*RUNS)
@@ -159,35 +161,35 @@ def test_concurrent_sweeps_complete_every_run_once(tmp_path, capsys):
     deadline, number = time.monotonic() + SECONDS, 0
     while time.monotonic() < deadline:
         number += 1
-        lab = Lab(tmp_path / f"round-{number}")
-        lab.order("linger")
+        testbed = SweepTestbed(tmp_path / f"round-{number}")
+        testbed.order("linger")
         with adopting():
-            race = Race(lab, generator, pace)
+            race = Race(testbed, generator, pace)
             race.run(deadline)
-        result = lab.call("parallax", "train", "--multirun", *finish(lab))
+        result = testbed.call("parallax", "train", "--multirun", *finish(testbed))
         with capsys.disabled():
-            print(f"\nround {number}: {describe(race, lab)}", flush=True)
+            print(f"\nround {number}: {describe(race, testbed)}", flush=True)
         assert result.returncode == 0, result.stdout + result.stderr
-        problems = problems_of(race, lab, quiet)
+        problems = problems_of(race, testbed, quiet)
         assert not problems, "\n".join(problems)
 
 
-def finish(lab):
-    lab.order("go")
-    return [*SWEEP, f"results_dir={lab.results}", *RUNS]
+def finish(testbed):
+    testbed.order("go")
+    return [*SWEEP, f"results_dir={testbed.results}", *RUNS]
 
 
-def describe(race, lab):
+def describe(race, testbed):
     strikes = ", ".join(f"{count} {number.name}" for number, count in race.strikes.items())
-    begun = sum(word == "begin" for key in KEYS for word, _, _ in lab.trainings(key))
+    begun = sum(word == "begin" for key in KEYS for word, _, _ in testbed.trainings(key))
     return f"{strikes}; {len(race.completed)} runs complete, {begun} trainings were begun"
 
 
-def problems_of(race, lab, quiet):
+def problems_of(race, testbed, quiet):
     """All that is not as after an undisturbed sweep."""
     problems = []
     for key in KEYS:
-        record, trainings = lab.record(key), lab.trainings(key)
+        record, trainings = testbed.record(key), testbed.trainings(key)
         ended = record["timings"].get("ended", 0)
         if record["status"] != "completed":
             problems.append(f"{key} is {record['status']}")
@@ -199,10 +201,10 @@ def problems_of(race, lab, quiet):
             problems.append(f"{key} was complete, and later completed again")
         if any(word == "begin" and when > ended for word, _, when in trainings):
             problems.append(f"{key} was trained after it was complete")
-    stray = [name for name in lab.files() if not FILES.fullmatch(name.rpartition("/")[2])]
+    stray = [name for name in testbed.files() if not FILES.fullmatch(name.rpartition("/")[2])]
     problems += [f"stray file {name}" for name in stray]
-    stray = [str(path) for path in lab.results.rglob("seed=*/*") if path.is_dir()]
+    stray = [str(path) for path in testbed.results.rglob("seed=*/*") if path.is_dir()]
     problems += [f"stray folder {name}" for name in stray]
-    if lab.evaluations() != quiet.evaluations():
+    if testbed.evaluations() != quiet.evaluations():
         problems.append("evaluations differ from those of an undisturbed sweep")
     return problems

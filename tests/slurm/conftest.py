@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from slurm_lab import Lab
+from sweep_testbed import SweepTestbed
 
 from parallax.slurm import arrays
 from tests.slurm_cluster.cluster import SlurmCluster
@@ -43,16 +43,16 @@ def scratch():
 def cluster(scratch):
     """Two nodes and small arrays, without accounting: `sacct` does not answer."""
     # On a busy machine a run takes a while to write why it ends.
-    with SlurmCluster(scratch / "lab", options=("MaxArraySize=5", "KillWait=15")) as running:
+    with SlurmCluster(scratch / "testbed", options=("MaxArraySize=5", "KillWait=15")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    lab = Lab(tmp_path_factory.mktemp("status"))
-    lab.order("go")
-    lab.sweep("algorithm=ppo", "seed=0")
-    return lab
+    testbed = SweepTestbed(tmp_path_factory.mktemp("status"))
+    testbed.order("go")
+    testbed.sweep("algorithm=ppo", "seed=0")
+    return testbed
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from slurm_lab import wait_until
+from sweep_testbed import wait_until
 
 from tests.slurm_cluster.__main__ import main
 from tests.slurm_cluster.daemons import is_running
@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "tests.slurm_cluster"]
 
 
 @pytest.fixture
-def open_lab(scratch):
+def open_cluster(scratch):
     """Starts the command in a folder; what it left running is stopped in the end."""
     started = []
 
@@ -37,9 +37,9 @@ def open_lab(scratch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_cluster_runs_until_it_receives_a_stop_signal(open_lab, scratch, number):
+def test_cluster_runs_until_it_receives_a_stop_signal(open_cluster, scratch, number):
     folder = scratch / f"open-{number}"
-    process = open_lab("--nodes=1", "--cpus=3", "--folder", folder)
+    process = open_cluster("--nodes=1", "--cpus=3", "--folder", folder)
     line = process.stdout.readline().strip()
     assert line == f"export SLURM_CONF={folder}/slurm.conf"
     output = subprocess.run(
@@ -58,21 +58,23 @@ def test_cluster_runs_until_it_receives_a_stop_signal(open_lab, scratch, number)
     wait_until(lambda: not any(map(is_running, pids)))
 
 
-def test_command_runs_inside_and_its_exit_code_is_returned(open_lab, scratch):
+def test_command_runs_inside_and_its_exit_code_is_returned(open_cluster, scratch):
     code = "import os, sys; print(os.environ['SLURM_CONF'], *sys.argv[1:]); sys.exit(7)"
-    process = open_lab("--nodes", 1, "--", sys.executable, "-c", code, "--nodes", "--", "x")
+    process = open_cluster("--nodes", 1, "--", sys.executable, "-c", code, "--nodes", "--", "x")
     output = process.communicate()[0].split()
     assert process.returncode == 7
     assert output[1:] == ["--nodes", "--", "x"]
     assert not Path(output[0]).parent.exists()
-    missing = open_lab("--nodes", 1, "--", "no-such-command-anywhere")
+    missing = open_cluster("--nodes", 1, "--", "no-such-command-anywhere")
     assert "no-such-command-anywhere cannot be started" in missing.communicate()[0]
     assert missing.returncode == 127
 
 
-def test_stop_signal_of_the_cluster_reaches_the_command(open_lab, scratch):
+def test_stop_signal_of_the_cluster_reaches_the_command(open_cluster, scratch):
     folder = scratch / "stopped"
-    process = open_lab("--nodes=1", "--folder", folder, "--", "sh", "-c", "echo up; exec sleep 99")
+    process = open_cluster(
+        "--nodes=1", "--folder", folder, "--", "sh", "-c", "echo up; exec sleep 99"
+    )
     assert process.stdout.readline() == "up\n"
     pids = [int(path.read_text()) for path in folder.glob("run/*.pid")]
     begun = time.monotonic()

@@ -1,8 +1,8 @@
 """A dry run is short enough to be read."""
 
 import pytest
-from slurm_lab import SWEEP, Lab
 from support import spec
+from sweep_testbed import SWEEP, SweepTestbed
 
 from parallax.slurm.launch import launch_sweep
 from parallax.slurm.settings import load_settings
@@ -43,11 +43,11 @@ def test_all_runs_are_listed_on_request_or_if_few(tmp_path, capsys):
     ],
 )
 def test_command_line_takes_true_and_full(tmp_path, value, runs, words):
-    lab = Lab(tmp_path)
+    testbed = SweepTestbed(tmp_path)
     launcher = ["hydra/launcher=slurm", f"hydra.launcher.dry_run={value}"]
     arguments = ["--multirun", *SWEEP, *launcher, "algorithm=ppo", "seed=0,1,2,3,4,5,6,7"]
-    where = f"results_dir={lab.results}"
-    result = lab.call("parallax", "train", *arguments, where)
+    where = f"results_dir={testbed.results}"
+    result = testbed.call("parallax", "train", *arguments, where)
     assert result.returncode == (0 if runs else 2)
     assert words in result.stdout + result.stderr and result.stdout.count("/seed=") == runs
-    assert not lab.results.exists()
+    assert not testbed.results.exists()

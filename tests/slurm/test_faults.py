@@ -8,8 +8,8 @@ import itertools
 import os
 
 import pytest
-from slurm_lab import Lab, small_disk
-from slurm_scene import DISK, PARTS, PPO, TIMED, Scene
+from slurm_failures import DISK, PARTS, PPO, TIMED, FailureScenario
+from sweep_testbed import SweepTestbed, small_disk
 
 from tests.slurm_cluster.cluster import SlurmCluster
 
@@ -31,59 +31,61 @@ BACK = {
 }
 
 
-# One test: the waits are shared, and parallel workers would each play the scene.
+# One test: the waits are shared, and parallel workers would each play the scenario.
 def test_all_failures_are_reported_and_repaired_by_resubmitting(scratch, tmp_path):
     accounting = bool(os.environ.get("PARALLAX_SLURM_ACCOUNTING"))
     with SlurmCluster(scratch / "faults", nodes=6, cpus=2, accounting=accounting) as cluster:
-        lab = Lab(tmp_path / "cluster", cluster)
-        with small_disk(lab.folder(DISK)) as enlarge:
-            scene = Scene(lab, cluster)
-            scene.start()
-            scene.assign()
-            scene.strike()
-            scene.settle()
-            scene.repair(enlarge)
-            check_reasons(scene, {fate for fate in WHY if enlarge or fate != "fill"})
-            check_restarts(scene)
-            check_resubmission(scene, failed=4 if enlarge else 3)
-            check_single_writers(scene)
-            check_evaluations(scene, Lab(tmp_path / "local"))
+        testbed = SweepTestbed(tmp_path / "cluster", cluster)
+        with small_disk(testbed.folder(DISK)) as enlarge:
+            scenario = FailureScenario(testbed, cluster)
+            scenario.start()
+            scenario.assign_failures()
+            scenario.cause_failures()
+            scenario.wait_for_end()
+            scenario.repair(enlarge)
+            check_reasons(scenario, {failure for failure in WHY if enlarge or failure != "fill"})
+            check_restarts(scenario)
+            check_resubmission(scenario, failed=4 if enlarge else 3)
+            check_single_writers(scenario)
+            check_evaluations(scenario, SweepTestbed(tmp_path / "local"))
     if not enlarge:
         pytest.skip("all but the full disk: this system lets nobody mount a small disk")
 
 
-def check_reasons(scene, fates):
-    for fate in fates:
-        (key,) = scene.those(fate)
-        state, reason = WHY[fate]
-        assert scene.after[key]["state"] == state, scene.after[key]
-        assert reason in scene.after[key]["reason"]
+def check_reasons(scenario, failures):
+    for failure in failures:
+        (key,) = scenario.list_runs(failure)
+        state, reason = WHY[failure]
+        assert scenario.after[key]["state"] == state, scenario.after[key]
+        assert reason in scenario.after[key]["reason"]
 
 
-def check_restarts(scene):
+def check_restarts(scenario):
     """Runs that lost their place started again by themselves."""
-    for key in scene.those(*BACK):
-        assert scene.after[key]["state"] == "completed", scene.after[key]
-        (attempt,) = scene.records[key]["attempts"]
-        assert (attempt["status"], attempt["stopped_by"]) == BACK[scene.fate[key]], key
+    for key in scenario.list_runs(*BACK):
+        assert scenario.after[key]["state"] == "completed", scenario.after[key]
+        (attempt,) = scenario.records[key]["attempts"]
+        assert (attempt["status"], attempt["stopped_by"]) == BACK[scenario.failure[key]], key
 
 
-def check_resubmission(scene, failed):
-    assert "To submit: 1 timeout" in scene.measured_text and "nothing was" in scene.measured_text
-    assert f"To submit: {failed} failed, 2 broken, 1 interrupted, 1 timeout\n" in scene.said
-    assert {run["state"] for run in scene.final.values()} == {"completed"}
+def check_resubmission(scenario, failed):
+    assert (
+        "To submit: 1 timeout" in scenario.measured_text and "nothing was" in scenario.measured_text
+    )
+    assert f"To submit: {failed} failed, 2 broken, 1 interrupted, 1 timeout\n" in scenario.said
+    assert {run["state"] for run in scenario.final.values()} == {"completed"}
 
 
-def check_single_writers(scene):
+def check_single_writers(scenario):
     for key in [*PPO, TIMED]:
-        for (_, end, _), (start, _, _) in itertools.pairwise(scene.lab.beats(key)):
+        for (_, end, _), (start, _, _) in itertools.pairwise(scenario.testbed.beats(key)):
             assert end < start, f"two processes of {key} were at work at the same time"
 
 
-def check_evaluations(scene, lab):
+def check_evaluations(scenario, testbed):
     """They are those of an undisturbed sweep, byte for byte."""
-    lab.order("go")
+    testbed.order("go")
     for part in PARTS:
-        lab.sweep(*part)
-    assert len(lab.evaluations()) == 12
-    assert scene.lab.evaluations() == lab.evaluations()
+        testbed.sweep(*part)
+    assert len(testbed.evaluations()) == 12
+    assert scenario.testbed.evaluations() == testbed.evaluations()

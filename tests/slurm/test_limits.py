@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from slurm_lab import Lab, wait_until
+from sweep_testbed import SweepTestbed, wait_until
 
 from parallax.harness.record.checkpoints import find_last_checkpoint
 
@@ -32,62 +32,62 @@ FEWER_SECONDS = "0.2"
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_runs_that_need_three_limits_end_as_on_one_machine(study, tmp_path, cluster):
-    lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
-    for one in (lab, local):
+    testbed, local = SweepTestbed(tmp_path / "queued", cluster), SweepTestbed(tmp_path / "local")
+    for one in (testbed, local):
         one.order("go")
         one.environment["STANDIN_RESUMES"] = "1"
-    lab.environment["LAZY_SECONDS"] = SECONDS
-    lab.sweep(*SLURM, *TASK, *STUDIES[study])
+    testbed.environment["LAZY_SECONDS"] = SECONDS
+    testbed.sweep(*SLURM, *TASK, *STUDIES[study])
     local.sweep(*TASK, *STUDIES[study])
-    wait_until(lambda: came_back(lab), patience=150 * MINUTES)
-    wait_until(lambda: not lab.queue(), patience=600 * MINUTES)
-    assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
-    for record in lab_records(lab):
+    wait_until(lambda: came_back(testbed), patience=150 * MINUTES)
+    wait_until(lambda: not testbed.queue(), patience=600 * MINUTES)
+    assert {run["state"] for run in testbed.status()["runs"]} == {"completed"}
+    for record in read_records(testbed):
         check_attempts(record)
-    assert left(lab) == left(local) and len(left(lab)) == 2 * len(lab_records(lab))
+    assert left(testbed) == left(local) and len(left(testbed)) == 2 * len(read_records(testbed))
 
 
 def test_manually_requeued_runs_end_as_on_one_machine(tmp_path, cluster):
-    lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
-    lab.environment["LAZY_SECONDS"] = FEWER_SECONDS
-    lab.sweep(*SLURM[:3], *TASK, *STUDIES["real"], "checkpoint_every=0.1")
+    testbed, local = SweepTestbed(tmp_path / "queued", cluster), SweepTestbed(tmp_path / "local")
+    testbed.environment["LAZY_SECONDS"] = FEWER_SECONDS
+    testbed.sweep(*SLURM[:3], *TASK, *STUDIES["real"], "checkpoint_every=0.1")
     local.sweep(*TASK, *STUDIES["real"])
     requeued = set()
     while len(requeued) < 2:
-        wait_until(lambda: get_saved(lab) - requeued, patience=300)
-        (job, *_) = get_saved(lab) - requeued
-        assert lab.run_command("scontrol", "requeue", job).returncode == 0
+        wait_until(lambda: get_saved(testbed) - requeued, patience=300)
+        (job, *_) = get_saved(testbed) - requeued
+        assert testbed.run_command("scontrol", "requeue", job).returncode == 0
         requeued.add(job)
-    wait_until(lambda: not lab.queue(), patience=600)
-    assert {run["state"] for run in lab.status()["runs"]} == {"completed"}
-    for record in lab_records(lab):
+    wait_until(lambda: not testbed.queue(), patience=600)
+    assert {run["state"] for run in testbed.status()["runs"]} == {"completed"}
+    for record in read_records(testbed):
         assert len(record["attempts"]) == 1 and record["resumed_from"] > 0, record
-    assert left(lab) == left(local) and len(left(lab)) == 4
+    assert left(testbed) == left(local) and len(left(testbed)) == 4
 
 
-def get_saved(lab):
+def get_saved(testbed):
     """Jobs of running runs that have saved a checkpoint."""
-    runs = [run for run in lab.status()["runs"] if run["state"] == "running"]
+    runs = [run for run in testbed.status()["runs"] if run["state"] == "running"]
     return {run["job"] for run in runs if find_last_checkpoint(Path(run["folder"]))}
 
 
-def came_back(lab):
+def came_back(testbed):
     """Return whether `status` reports the resume step of a waiting run."""
     waiting = [
-        run for run in lab.status()["runs"] if run["state"] == "queued" and run["resume_step"]
+        run for run in testbed.status()["runs"] if run["state"] == "queued" and run["resume_step"]
     ]
     if not waiting:
         return False
     words = f"will resume from step {waiting[0]['resume_step']:,}"
     assert waiting[0]["reason"].endswith(f"; {words}"), waiting[0]
-    return words in lab.python("parallax", "status", str(lab.results)) or lab_has_moved(
-        lab, waiting
+    return words in testbed.python("parallax", "status", str(testbed.results)) or testbed_has_moved(
+        testbed, waiting
     )
 
 
-def lab_has_moved(lab, waiting):
+def testbed_has_moved(testbed, waiting):
     """Between two looks a job may have begun."""
-    now = {run["folder"]: run for run in lab.status()["runs"]}
+    now = {run["folder"]: run for run in testbed.status()["runs"]}
     return now[waiting[0]["folder"]]["state"] != "queued"
 
 
@@ -102,16 +102,16 @@ def check_attempts(record):
     assert record["resume_notes"] == []
 
 
-def lab_records(lab):
-    return [json.loads(file.read_text()) for file in sorted(lab.results.rglob("run.json"))]
+def read_records(testbed):
+    return [json.loads(file.read_text()) for file in sorted(testbed.results.rglob("run.json"))]
 
 
-def left(lab):
+def left(testbed):
     """Evaluations and trace of every run, with the hash of its weights."""
     found = {}
-    for folder in (file.parent for file in lab.results.rglob("run.json")):
+    for folder in (file.parent for file in testbed.results.rglob("run.json")):
         digest = json.loads((folder / "run.json").read_text())["weights_sha256"]
         for name in ("evaluations.npz", "trace.parquet"):
-            place = os.fspath((folder / name).relative_to(lab.results))
+            place = os.fspath((folder / name).relative_to(testbed.results))
             found[place] = (digest, (folder / name).read_bytes())
     return found

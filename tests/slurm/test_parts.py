@@ -105,7 +105,7 @@ def test_shortened_update_cycle_has_all_environments_and_the_same_remainder(
 def test_scontrol_is_queried_if_squeue_fails(tmp_path, monkeypatch):
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("scontrol", "")
-    record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / "seed=0"]])
+    record = a_record(tmp_path / "testbed", "testbed-ppo-1", [[tmp_path / "testbed" / "seed=0"]])
     assert query_slurm([record]).asked == ("scontrol",)
     assert fake.calls("scontrol")
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import support
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.adapters.sb3 import SB3Adapter
 from parallax.harness.contract.fields import SpecError
@@ -27,8 +27,8 @@ SLURM = ["hydra/launcher=slurm", "hydra.launcher.preflight_processes=1"]
 RECIPES = ("original", "sb3", "cleanrl", "torchrl")
 
 
-def command(lab, *arguments):
-    where = f"results_dir={lab.results}"
+def command(testbed, *arguments):
+    where = f"results_dir={testbed.results}"
     return ["parallax", "train", "--multirun", *SWEEP, where, *SLURM, *arguments]
 
 
@@ -40,16 +40,18 @@ def is_alive(pid):
     return True
 
 
-def processes_of(lab, key):
-    return [int(file.name.rpartition("-")[2]) for file in lab.orders.glob(f"beats-{key}-*")]
+def processes_of(testbed, key):
+    return [int(file.name.rpartition("-")[2]) for file in testbed.orders.glob(f"beats-{key}-*")]
 
 
 @pytest.mark.long
 def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
-    lab = Lab(tmp_path)
-    lab.order("go", "ppo-0")
-    lab.order("raise", "sac-0")  # nobody tells td3 to go on
-    result = lab.call(*command(lab, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=12"))
+    testbed = SweepTestbed(tmp_path)
+    testbed.order("go", "ppo-0")
+    testbed.order("raise", "sac-0")  # nobody tells td3 to go on
+    result = testbed.call(
+        *command(testbed, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=12")
+    )
     assert result.returncode == 2, result.stderr
     assert "Preflight of 3 settings: about " in result.stderr
     assert "2 of 3 settings cannot take a single step" in result.stderr
@@ -57,17 +59,17 @@ def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
     assert name.format("td3") + "did not take a step within 12 s" in result.stderr
     assert name.format("sac") + "RuntimeError: the stand-in was ordered to fail" in result.stderr
     assert name.format("ppo") not in result.stderr
-    assert not any(map(is_alive, processes_of(lab, "td3-0")))
-    assert processes_of(lab, "ppo-0") != processes_of(lab, "sac-0")
+    assert not any(map(is_alive, processes_of(testbed, "td3-0")))
+    assert processes_of(testbed, "ppo-0") != processes_of(testbed, "sac-0")
 
 
 @pytest.mark.long
 def test_setting_that_kills_its_process_is_the_only_failure(tmp_path):
-    lab = Lab(tmp_path)
-    lab.order("go", "td3-0")
-    process = lab.start(*command(lab, "algorithm=ppo,td3"))
-    wait_until(lambda: processes_of(lab, "ppo-0"))
-    os.kill(processes_of(lab, "ppo-0")[0], signal.SIGKILL)
+    testbed = SweepTestbed(tmp_path)
+    testbed.order("go", "td3-0")
+    process = testbed.start(*command(testbed, "algorithm=ppo,td3"))
+    wait_until(lambda: processes_of(testbed, "ppo-0"))
+    os.kill(processes_of(testbed, "ppo-0")[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=100)
     assert "1 of 2 settings cannot take a single step" in errors
     assert (
@@ -78,15 +80,15 @@ def test_setting_that_kills_its_process_is_the_only_failure(tmp_path):
 
 
 def test_interrupted_preflight_leaves_no_process(tmp_path):
-    lab = Lab(tmp_path)
-    process = lab.start(*command(lab, "algorithm=ppo,td3"))
-    wait_until(lambda: processes_of(lab, "ppo-0"))
+    testbed = SweepTestbed(tmp_path)
+    process = testbed.start(*command(testbed, "algorithm=ppo,td3"))
+    wait_until(lambda: processes_of(testbed, "ppo-0"))
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     _, errors = process.communicate(timeout=60)
     assert time.monotonic() - began < 20
     assert (process.returncode, "Traceback" in errors) == (130, False), errors
-    assert not any(map(is_alive, processes_of(lab, "ppo-0")))
+    assert not any(map(is_alive, processes_of(testbed, "ppo-0")))
 
 
 @pytest.mark.parametrize(
@@ -219,35 +221,37 @@ def test_shorter_rollout_leaves_the_same_remainders(rollout, minibatch, n_envs):
 
 
 def test_job_tries_everything_before_the_arrays_start(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
+    testbed = SweepTestbed(tmp_path, cluster)
     option = ["hydra.launcher.preflight=cluster", "hydra.launcher.mem_gb=1"]
-    text = lab.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0,1")
+    text = testbed.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0,1")
     assert "preflight of 4 runs, which the others wait for" in text
-    (file,) = lab.results.glob("lab/slurm/lab-preflight-*/preflight.json")
-    wait_until(lambda: processes_of(lab, "ppo-0"))
-    states = lab.status()["counts"]
+    (file,) = testbed.results.glob("testbed/slurm/testbed-preflight-*/preflight.json")
+    wait_until(lambda: processes_of(testbed, "ppo-0"))
+    states = testbed.status()["counts"]
     assert (states["queued"], states["running"]) == (4, 0)
-    lab.order("go")
-    wait_until(lambda: lab.status()["counts"]["completed"] == 4, patience=120, pause=0.4)
+    testbed.order("go")
+    wait_until(lambda: testbed.status()["counts"]["completed"] == 4, patience=120, pause=0.4)
     assert '"passed"' in file.read_text() and "2 settings took one step each" in file.read_text()
-    assert "preflight" not in lab.python("parallax", "status", str(lab.results))
+    assert "preflight" not in testbed.python("parallax", "status", str(testbed.results))
 
 
 @pytest.mark.long
 def test_failed_preflight_cancels_the_arrays_and_status_names_the_reason(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
-    lab.order("go", "td3-0")
-    lab.order("raise", "ppo-0")
+    testbed = SweepTestbed(tmp_path, cluster)
+    testbed.order("go", "td3-0")
+    testbed.order("raise", "ppo-0")
     option = ["hydra.launcher.preflight=cluster", "hydra.launcher.mem_gb=1"]
-    lab.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0")
-    wait_until(lambda: not lab.queue(), patience=120)
-    assert lab.status()["counts"]["pending"] == 2
-    text = lab.python("parallax", "status", str(lab.results))
+    testbed.sweep(*SLURM, *option, "algorithm=ppo,td3", "seed=0")
+    wait_until(lambda: not testbed.queue(), patience=120)
+    assert testbed.status()["counts"]["pending"] == 2
+    text = testbed.python("parallax", "status", str(testbed.results))
     assert "preflight failed: 1 of 2 settings cannot take a single step" in text
     assert (
         "standin ppo parallax.envs.scripted:ParallaxScripted-v0 sb3 alignment=exact: RuntimeError"
         in text
     )
-    lab.order("go", "ppo-0")
-    lab.python("parallax", "slurm", "resubmit", str(lab.results), "--yes")  # it waits for nothing
-    wait_until(lambda: lab.status()["counts"]["completed"] == 2, patience=120, pause=0.4)
+    testbed.order("go", "ppo-0")
+    testbed.python(
+        "parallax", "slurm", "resubmit", str(testbed.results), "--yes"
+    )  # it waits for nothing
+    wait_until(lambda: testbed.status()["counts"]["completed"] == 2, patience=120, pause=0.4)

@@ -36,10 +36,10 @@ for row in {rows!r}:
 
 
 def test_jobs_of_other_users_are_found(fake, tmp_path):
-    record = a_record(tmp_path / "lab", "lab-ppo-1", [[tmp_path / "lab" / RUN]])
-    fake.write("squeue", of_all_users("7|0|RUNNING|None|lab-ppo-1", "8|0|PENDING|None|other"))
+    record = a_record(tmp_path / "testbed", "testbed-ppo-1", [[tmp_path / "testbed" / RUN]])
+    fake.write("squeue", of_all_users("7|0|RUNNING|None|testbed-ppo-1", "8|0|PENDING|None|other"))
     queue = query_slurm([record])
-    assert queue.jobs[tmp_path / "lab" / RUN].state == "RUNNING"
+    assert queue.jobs[tmp_path / "testbed" / RUN].state == "RUNNING"
     assert queue.asked == ("squeue",)
 
 
@@ -47,21 +47,24 @@ def test_jobs_of_another_user_are_found_in_real_slurm(cluster, tmp_path, monkeyp
     if os.geteuid() != 0:
         pytest.skip("only root submits for somebody else")
     monkeypatch.setenv("SLURM_CONF", str(cluster.layout.config))
-    options = ["--job-name=lab-ppo-1", "--hold", "--chdir=/", "--output=/dev/null"]
+    options = ["--job-name=testbed-ppo-1", "--hold", "--chdir=/", "--output=/dev/null"]
     sbatch = ["sbatch", "--parsable", "--uid=nobody", *options, "--array=0-1", "--wrap=true"]
     job = subprocess.run(sbatch, capture_output=True, text=True, check=True).stdout.strip()
-    folders = [tmp_path / "lab" / RUN, tmp_path / "lab" / RUN.with_name("seed=1")]
-    record = a_record(tmp_path / "lab", "lab-ppo-1", [[folder] for folder in folders])
+    folders = [tmp_path / "testbed" / RUN, tmp_path / "testbed" / RUN.with_name("seed=1")]
+    record = a_record(tmp_path / "testbed", "testbed-ppo-1", [[folder] for folder in folders])
     try:
         jobs = query_slurm([record]).jobs
         assert [jobs[folder].job_id for folder in folders] == [f"{job}_0", f"{job}_1"]
-        assert query_slurm([a_record(tmp_path / "lab", "lab-ppo-2", [[folders[0]]])]).jobs == {}
+        assert (
+            query_slurm([a_record(tmp_path / "testbed", "testbed-ppo-2", [[folders[0]]])]).jobs
+            == {}
+        )
     finally:
         subprocess.run(["scancel", job], check=True)
 
 
 def test_command_lines_have_bounded_length(fake, tmp_path):
-    study = tmp_path / "lab"
+    study = tmp_path / "testbed"
     records = [a_record(study, f"{'s' * 40}-ppo-{i:08x}", [[study / RUN]]) for i in range(250)]
     fake.write("squeue", "for name in names: print(f'7|0|RUNNING|None|{name}')")
     assert len(query_slurm(records).alive[study / RUN]) == 250
@@ -70,9 +73,9 @@ def test_command_lines_have_bounded_length(fake, tmp_path):
 
 
 def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
-    folder = tmp_path / "lab" / RUN
+    folder = tmp_path / "testbed" / RUN
     tomorrow = time.time() + 86_400
-    record = a_record(tmp_path / "lab", "lab-ppo-1", [[folder]], submitted=tomorrow)
+    record = a_record(tmp_path / "testbed", "testbed-ppo-1", [[folder]], submitted=tomorrow)
     fake.write("squeue", "")
     fake.write(
         "sacct",
@@ -85,9 +88,9 @@ def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
 
 
 def test_live_job_takes_precedence_over_a_newer_ended_one(fake, tmp_path):
-    folder = tmp_path / "lab" / RUN
-    older = a_record(tmp_path / "lab", "a", [[folder]], submitted=1)
-    newer = a_record(tmp_path / "lab", "b", [[folder]], submitted=2)
+    folder = tmp_path / "testbed" / RUN
+    older = a_record(tmp_path / "testbed", "a", [[folder]], submitted=1)
+    newer = a_record(tmp_path / "testbed", "b", [[folder]], submitted=2)
     fake.write("squeue", of_all_users("1|0|RUNNING|None|a", "2|0|CANCELLED|None|b"))
     assert query_slurm([older, newer]).jobs[folder].job_id == "1_0"
     fake.write("squeue", of_all_users("1|0|TIMEOUT|None|a", "2|0|CANCELLED|None|b"))

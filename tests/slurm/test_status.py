@@ -34,10 +34,10 @@ def said(folder, *jobs):
 
 
 def hold(folder, machine, age, job=""):
-    lease = folder / ".lease" / "token"
-    lease.mkdir(parents=True)
+    lock_folder = folder / ".lease" / "token"
+    lock_folder.mkdir(parents=True)
     holder = LockOwner("token", host="far", machine=machine, pid=1, born="0", job=job)
-    (lease / "owner.json").write_bytes(msgspec.json.encode(holder))
+    (lock_folder / "owner.json").write_bytes(msgspec.json.encode(holder))
     beat = {"step": 30, "time": time.time() - age, "period": 30.0}
     (folder / "progress.json").write_text(json.dumps(beat))
 
@@ -113,12 +113,12 @@ def test_job_missing_in_slurm_is_ended_if_the_submission_names_it(folder, tmp_pa
 
 def test_run_that_ends_during_the_query_is_listed(folder, monkeypatch):
     change(folder, status="running")
-    lease = recorded.hold(folder)
+    run_lock = recorded.hold(folder)
 
     def read(path):
         reading = read_run(path)
         change(folder, status="failed", failure="it broke")
-        lease.__exit__(None, None, None)
+        run_lock.__exit__(None, None, None)
         return reading
 
     monkeypatch.setattr("parallax.slurm.states.read_run", read)
@@ -149,7 +149,7 @@ def test_implausible_times_are_omitted(folder, started, beat):
 def test_commands_work_without_slurm(complete):
     results = str(complete.results)
     text = complete.python("parallax", "status", results, "--watch")
-    assert "lab: 1 runs: 1 completed" in text and "Slurm was not asked" in text
+    assert "testbed: 1 runs: 1 completed" in text and "Slurm was not asked" in text
     assert complete.status()["asked"] == []
     assert "Nothing to submit." in complete.python("parallax", "slurm", "resubmit", results)
     assert "No job is queued or running." in complete.python("parallax", "slurm", "cancel", results)
@@ -159,8 +159,8 @@ def test_commands_work_without_slurm(complete):
 
 
 def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
-    study = folder.parents[0] / "copy" / "lab"
-    shutil.copytree(complete.results / "lab", study)
+    study = folder.parents[0] / "copy" / "testbed"
+    shutil.copytree(complete.results / "testbed", study)
     for run in study.rglob("seed=0"):
         change(run, status="pending")
     result = complete.call("parallax", "slurm", "resubmit", str(study), "--yes")

@@ -3,27 +3,27 @@
 import os
 
 import pytest
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 RUNS = ["algorithm=ppo,td3", "seed=0,1,2"]  # two runs in a job, and one that is left
 SLURM = ["hydra/launcher=slurm", "hydra.launcher.runs_per_job=2", "hydra.launcher.mem_gb=1"]
 
 
 def test_queued_sweep_equals_one_on_a_single_machine(tmp_path, cluster):
-    lab, local = Lab(tmp_path / "queued", cluster), Lab(tmp_path / "local")
-    for one in (lab, local):
+    testbed, local = SweepTestbed(tmp_path / "queued", cluster), SweepTestbed(tmp_path / "local")
+    for one in (testbed, local):
         one.order("go")
-    check_dry_run(lab.sweep("hydra.launcher.dry_run=true", *SLURM, *RUNS))
-    assert not lab.results.exists()
-    assert "2 settings took one step" in lab.sweep(*SLURM, *RUNS)
+    check_dry_run(testbed.sweep("hydra.launcher.dry_run=true", *SLURM, *RUNS))
+    assert not testbed.results.exists()
+    assert "2 settings took one step" in testbed.sweep(*SLURM, *RUNS)
     local.sweep(*RUNS)
-    wait_until(lambda: lab.status()["counts"]["completed"] == 6, patience=120, pause=0.4)
-    assert len(lab.evaluations()) == 6
-    assert lab.evaluations() == local.evaluations()
-    assert lab.files() == local.files()
-    text = lab.sweep(*SLURM, *RUNS)
+    wait_until(lambda: testbed.status()["counts"]["completed"] == 6, patience=120, pause=0.4)
+    assert len(testbed.evaluations()) == 6
+    assert testbed.evaluations() == local.evaluations()
+    assert testbed.files() == local.files()
+    text = testbed.sweep(*SLURM, *RUNS)
     assert "6 runs: 6 completed." in text and "Nothing to submit." in text
-    assert "6 completed" in lab.python("parallax", "status", str(lab.results))
+    assert "6 completed" in testbed.python("parallax", "status", str(testbed.results))
 
 
 def check_dry_run(text):
@@ -35,29 +35,29 @@ def check_dry_run(text):
 
 @pytest.mark.long
 def test_queued_and_running_runs_are_not_submitted_again(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
+    testbed = SweepTestbed(tmp_path, cluster)
     runs = ["algorithm=ppo", "seed=0,1,2,3,4,5,6,7,8,9", "hydra.launcher.parallelism=4"]
     command = [*SLURM[:1], *runs, "hydra.launcher.preflight=false"]
-    assert lab.sweep(*command).count("5 runs in 5 jobs") == 2  # no array may be larger
-    wait_until(lambda: lab.status()["counts"]["running"] == 4, pause=0.4)
-    wait_until(lambda: len(list(lab.orders.glob("beats-*"))) == 4)
-    assert lab.status()["counts"]["queued"] == 6
-    again = lab.sweep(*command)
+    assert testbed.sweep(*command).count("5 runs in 5 jobs") == 2  # no array may be larger
+    wait_until(lambda: testbed.status()["counts"]["running"] == 4, pause=0.4)
+    wait_until(lambda: len(list(testbed.orders.glob("beats-*"))) == 4)
+    assert testbed.status()["counts"]["queued"] == 6
+    again = testbed.sweep(*command)
     assert "4 running, 6 queued" in again.replace("6 queued, 4 running", "4 running, 6 queued")
     assert "Nothing to submit." in again
-    assert "Nothing to submit." in lab.python(
-        "parallax", "slurm", "resubmit", str(lab.results), "--yes"
+    assert "Nothing to submit." in testbed.python(
+        "parallax", "slurm", "resubmit", str(testbed.results), "--yes"
     )
-    text = lab.python("parallax", "slurm", "cancel", str(lab.results), "--yes")
+    text = testbed.python("parallax", "slurm", "cancel", str(testbed.results), "--yes")
     assert "10 jobs were cancelled." in text
-    wait_until(lambda: not lab.queue())
-    counts = lab.status()["counts"]
+    wait_until(lambda: not testbed.queue())
+    counts = testbed.status()["counts"]
     assert (counts["interrupted"], counts["pending"]) == (4, 6)
 
 
 def test_refused_array_is_reported_with_slurms_message(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
-    where = f"results_dir={lab.results}"
+    testbed = SweepTestbed(tmp_path, cluster)
+    where = f"results_dir={testbed.results}"
     options = ["hydra.launcher.preflight=false", "hydra.launcher.partition=nowhere"]
     command = [
         "parallax",
@@ -69,24 +69,24 @@ def test_refused_array_is_reported_with_slurms_message(tmp_path, cluster):
         *options,
         "algorithm=ppo,td3",
     ]
-    result = lab.call(*command)
+    result = testbed.call(*command)
     assert result.returncode == 1
     assert "invalid partition" in result.stderr and "0 runs are queued" in result.stderr
-    assert lab.status()["counts"]["pending"] == 2
+    assert testbed.status()["counts"]["pending"] == 2
 
 
 def test_nothing_is_resubmitted_while_slurm_does_not_answer(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
+    testbed = SweepTestbed(tmp_path, cluster)
     command = [SLURM[0], "hydra.launcher.preflight=false", "+hydra.launcher.sbatch.hold=true"]
-    lab.sweep(*command, "algorithm=ppo", "seed=0")
-    path = lab.environment["PATH"]
-    lab.environment["PATH"] = f"{silent_commands(tmp_path)}{os.pathsep}{path}"
-    result = lab.call("parallax", "slurm", "resubmit", str(lab.results), "--yes")
-    assert (result.returncode, lab.status()["asked"]) == (1, [])
+    testbed.sweep(*command, "algorithm=ppo", "seed=0")
+    path = testbed.environment["PATH"]
+    testbed.environment["PATH"] = f"{silent_commands(tmp_path)}{os.pathsep}{path}"
+    result = testbed.call("parallax", "slurm", "resubmit", str(testbed.results), "--yes")
+    assert (result.returncode, testbed.status()["asked"]) == (1, [])
     assert "Slurm does not answer here" in result.stderr
-    lab.environment["PATH"] = path
-    assert lab.status()["counts"]["queued"] == 1
-    lab.python("parallax", "slurm", "cancel", str(lab.results), "--yes")
+    testbed.environment["PATH"] = path
+    assert testbed.status()["counts"]["queued"] == 1
+    testbed.python("parallax", "slurm", "cancel", str(testbed.results), "--yes")
 
 
 def silent_commands(folder):
@@ -98,9 +98,9 @@ def silent_commands(folder):
 
 
 def test_mistyped_setting_never_reaches_the_queue(tmp_path, cluster):
-    lab = Lab(tmp_path, cluster)
-    lab.order("raise")
-    where = f"results_dir={lab.results}"
+    testbed = SweepTestbed(tmp_path, cluster)
+    testbed.order("raise")
+    where = f"results_dir={testbed.results}"
     command = [
         "parallax",
         "train",
@@ -111,8 +111,8 @@ def test_mistyped_setting_never_reaches_the_queue(tmp_path, cluster):
         "algorithm=ppo",
         "seed=0,1",
     ]
-    result = lab.call(*command)
+    result = testbed.call(*command)
     assert result.returncode == 2
     assert "1 of 1 settings cannot take a single step" in result.stderr
     assert "the stand-in was ordered to fail" in result.stderr
-    assert not lab.results.exists() and not lab.queue()
+    assert not testbed.results.exists() and not testbed.queue()

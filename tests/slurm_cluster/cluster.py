@@ -1,6 +1,6 @@
 """A real Slurm cluster on this machine, for tests: every daemon on loopback, under one folder.
 
-    with Cluster(Path("/tmp/lab"), nodes=2) as cluster:
+    with Cluster(Path("/tmp/cluster"), nodes=2) as cluster:
         subprocess.run(["sinfo"], env=cluster.environment())
 
 Works as root and as an ordinary user, without systemd and beside an installed Slurm. Munge, by

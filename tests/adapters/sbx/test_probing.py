@@ -14,8 +14,8 @@ PROBES = {probe.name: probe for probe in registry.PROBES}
 
 @pytest.fixture(scope="module")
 def ask():
-    lab = ExperimentCache(load_adapter("sbx"))
-    return lambda name: run_probe(PROBES[name], {"sbx": lab}).answers["sbx"]
+    cache = ExperimentCache(load_adapter("sbx"))
+    return lambda name: run_probe(PROBES[name], {"sbx": cache}).answers["sbx"]
 
 
 @pytest.mark.long  # updates are computed operation by operation

@@ -14,8 +14,8 @@ PROBES = {probe.name: probe for probe in registry.PROBES}
 
 @pytest.fixture(scope="module")
 def measure():
-    lab = ExperimentCache(load_adapter("skrl"))
-    return lambda name: run_probe(PROBES[name], {"skrl": lab}).answers["skrl"]
+    cache = ExperimentCache(load_adapter("skrl"))
+    return lambda name: run_probe(PROBES[name], {"skrl": cache}).answers["skrl"]
 
 
 def test_advantages_are_read_before_and_weighted_after_standardization(measure):

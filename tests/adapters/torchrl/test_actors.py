@@ -13,7 +13,7 @@ import pytest
 import support
 import torch
 from processes import adopting, descendants
-from slurm_lab import wait_until
+from sweep_testbed import wait_until
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch.multiprocessing import get_start_method
 from torchrl.data import Composite, OneHot

@@ -12,7 +12,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.harness.cli.config_groups import register_config_groups
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
@@ -118,10 +118,12 @@ def test_sweep_runs_all_and_then_skips_all(tmp_path):
     ],
 )
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
-    lab = Lab(tmp_path)  # nobody tells its runs to go on
-    arguments = [*SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0,1,2"]
-    process = lab.start("parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2")
-    wait_until(lambda: lab.beats("ppo-0") and lab.beats("ppo-1"))
+    testbed = SweepTestbed(tmp_path)  # nobody tells its runs to go on
+    arguments = [*SWEEP, f"results_dir={testbed.results}", "algorithm=ppo", "seed=0,1,2"]
+    process = testbed.start(
+        "parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2"
+    )
+    wait_until(lambda: testbed.beats("ppo-0") and testbed.beats("ppo-1"))
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -130,12 +132,12 @@ def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
 
 
 def test_killed_process_is_a_failed_run(tmp_path):
-    lab = Lab(tmp_path)
-    process = lab.start(
-        "parallax", "train", *SWEEP, f"results_dir={lab.results}", "algorithm=ppo", "seed=0"
+    testbed = SweepTestbed(tmp_path)
+    process = testbed.start(
+        "parallax", "train", *SWEEP, f"results_dir={testbed.results}", "algorithm=ppo", "seed=0"
     )
-    wait_until(lambda: lab.beats("ppo-0"))
-    os.kill(lab.record("ppo-0")["pid"], signal.SIGKILL)
+    wait_until(lambda: testbed.beats("ppo-0"))
+    os.kill(testbed.record("ppo-0")["pid"], signal.SIGKILL)
     output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "killed by SIGKILL" in output and "Not complete: 1 failed" in errors

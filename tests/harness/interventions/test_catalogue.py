@@ -25,7 +25,7 @@ from parallax.harness.interventions.source import describe_overlap
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.intervention_check import is_as_predicted
-from tests.hunting import FRAMEWORKS, answer, unplanted
+from tests.planted_faults import FRAMEWORKS, answer, unplanted
 
 PROBE = {probe.name: probe for probe in PROBES}
 # Each of another kind of piece: a function, a method of a policy, a script.

@@ -42,13 +42,13 @@ def test_recipe_matches_the_paper(cache, name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_NAME)
-def test_no_probe_reports_a_difference_for_other_numbers(other_lab, name):
-    found = answer(other_lab, name)
+def test_no_probe_reports_a_difference_for_other_numbers(other_cache, name):
+    found = answer(other_cache, name)
     assert found.comparison.kind == AGREES and not found.unmeasured, found.meaning
 
 
 @pytest.fixture(scope="module")
-def other_lab():
+def other_cache():
     return ExperimentCache(load_adapter("torchrl"), seed=5)
 
 

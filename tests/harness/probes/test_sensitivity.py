@@ -1,6 +1,6 @@
 import pytest
 
-from tests.hunting import core, find, hunt, is_right
+from tests.planted_faults import core, find, is_right, measure_plant
 from tests.plants import LATER_PLANTS, PLANTS, misses, skrl_copies
 
 ENOUGH = 25
@@ -21,8 +21,8 @@ def name_plant(plant):
 
 @pytest.mark.parametrize("plant", [*some(PLANTS, name_plant), *some(LATER_PLANTS, name_plant, FEW)])
 def test_planted_bug_is_found_named_and_measured(plant):
-    catch = hunt(plant, core(plant.algorithm))
-    assert is_right(plant, catch), catch
+    result = measure_plant(plant, core(plant.algorithm))
+    assert is_right(plant, result), result
 
 
 def test_planted_bugs_cover_all_algorithms_and_frameworks():

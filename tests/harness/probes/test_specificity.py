@@ -9,7 +9,7 @@ from parallax.harness.probes import experiment_setups as setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
 from parallax.harness.probes.ppo import experiments as ppo
 from parallax.harness.probes.td3 import experiments as td3
-from tests.hunting import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
+from tests.planted_faults import ALGORITHMS, FRAMEWORKS, answer, core, steady, unplanted
 
 PAIRS = [(framework, algorithm) for framework in FRAMEWORKS for algorithm in ALGORITHMS]
 SEEDS = 24
@@ -39,7 +39,7 @@ def seeds():
 
 @pytest.mark.parametrize("seed", seeds())
 def test_no_probe_reports_a_difference_for_other_numbers(seed):
-    # Each seed for one implementation; tests/hunting.py measures all of them on all seeds.
+    # Each seed for one implementation; tests/planted_faults.py measures all of them on all seeds.
     framework, algorithm = PAIRS[seed % len(PAIRS)]
     cache = ExperimentCache(load_adapter(framework), seed)
     for name in iterate_some(core(algorithm)):

@@ -27,9 +27,9 @@ ROWS = PIECES * CHUNK_BYTES // 8
 
 
 @pytest.fixture
-def lease(tmp_path):
-    with RunLock.acquire(tmp_path) as lease:
-        yield lease
+def run_lock(tmp_path):
+    with RunLock.acquire(tmp_path) as run_lock:
+        yield run_lock
 
 
 def buffer(rows, seed=0):
@@ -84,16 +84,16 @@ def test_signing_key_of_another_user_is_neither_used_nor_removed(tmp_path, monke
     assert checkpoints._load_signing_key() == before
 
 
-def test_state_is_restored_unchanged(lease):
+def test_state_is_restored_unchanged(run_lock):
     state = {
         "numbers": [1, -(2**200), 0.1, float("inf"), True, None, "text", b"bytes"],
         "arrays": {"empty": np.empty((0, 3)), "one": np.array(2.5), "bits": np.array([True])},
         "strided": np.arange(12.0).reshape(3, 4).T,
         "single": np.float32([1.5]),
     }
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({"step": 7}, state)
-    loaded = CheckpointStore(lease).load(1)
+    loaded = CheckpointStore(run_lock).load(1)
     assert (loaded.number, loaded.about) == (1, {"step": 7})
     assert loaded.state["numbers"] == state["numbers"]
     for name, array in (state["arrays"] | {"strided": state["strided"]}).items():
@@ -102,31 +102,32 @@ def test_state_is_restored_unchanged(lease):
     assert loaded.state["single"].dtype == np.float32
 
 
-def test_only_new_rows_are_written_even_if_the_buffer_wraps(lease):
-    store, array = CheckpointStore(lease), buffer(ROWS)
+def test_only_new_rows_are_written_even_if_the_buffer_wraps(run_lock):
+    store, array = CheckpointStore(run_lock), buffer(ROWS)
     first = store.save({}, {"buffer": array})
     assert first.new_bytes > array.nbytes == first.state_bytes
     array[-10:], array[:10] = 1.0, 2.0
     second = store.save({}, {"buffer": array})
     assert 2 * CHUNK_BYTES < second.new_bytes < 2 * CHUNK_BYTES + 10_000
-    assert np.array_equal(CheckpointStore(lease).load(2).state["buffer"], array)
+    assert np.array_equal(CheckpointStore(run_lock).load(2).state["buffer"], array)
     # A later process goes on writing little.
-    later = CheckpointStore(lease)
+    later = CheckpointStore(run_lock)
     later.load(2)
     array[:10] = 3.0
     assert later.save({}, {"buffer": array}).new_bytes < CHUNK_BYTES + 10_000
-    assert np.array_equal(CheckpointStore(lease).load(3).state["buffer"], array)
+    assert np.array_equal(CheckpointStore(run_lock).load(3).state["buffer"], array)
 
 
-def test_unfilled_rows_share_one_chunk(lease):
+def test_unfilled_rows_share_one_chunk(run_lock):
     assert (
-        CheckpointStore(lease).save({}, {"buffer": buffer(10)}).new_bytes < 2 * CHUNK_BYTES + 10_000
+        CheckpointStore(run_lock).save({}, {"buffer": buffer(10)}).new_bytes
+        < 2 * CHUNK_BYTES + 10_000
     )
 
 
-def test_last_two_checkpoints_and_only_their_chunks_are_stored(lease, tmp_path, monkeypatch):
+def test_last_two_checkpoints_and_only_their_chunks_are_stored(run_lock, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
-    store, sizes = CheckpointStore(lease), []
+    store, sizes = CheckpointStore(run_lock), []
     for seed in range(12):
         store.save({}, {"weights": buffer(ROWS, seed), "constant": buffer(10)})
         sizes.append(sum(file.stat().st_size for file in (tmp_path / "checkpoint").iterdir()))
@@ -140,9 +141,9 @@ def test_last_two_checkpoints_and_only_their_chunks_are_stored(lease, tmp_path, 
 @pytest.mark.parametrize("suffix", ["state", "pieces"])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "missing", "empty"])
 def test_damaged_checkpoint_is_refused_and_the_previous_one_is_intact(
-    lease, tmp_path, suffix, harm
+    run_lock, tmp_path, suffix, harm
 ):
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({}, {"weights": buffer(ROWS, 1)})
     store.save({}, {"weights": buffer(ROWS, 2)})
     file = tmp_path / "checkpoint" / f"2.{suffix}"
@@ -153,34 +154,34 @@ def test_damaged_checkpoint_is_refused_and_the_previous_one_is_intact(
         file.unlink()
     else:
         file.write_bytes({"truncated": raw[:-1], "empty": b""}.get(harm, raw))
-    later = CheckpointStore(lease)
+    later = CheckpointStore(run_lock)
     if (suffix, harm) != ("state", "missing"):
         with pytest.raises(UnusableError, match=r"is damaged|cannot be read"):
             later.load(2)
     assert np.array_equal(later.load(1).state["weights"], buffer(ROWS, 1))
     later.save({}, {"weights": buffer(ROWS, 2)})  # relies on nothing of the damaged one
     assert later.numbers()[1] == 1
-    found = CheckpointStore(lease).load(later.numbers()[0]).state["weights"]
+    found = CheckpointStore(run_lock).load(later.numbers()[0]).state["weights"]
     assert np.array_equal(found, buffer(ROWS, 2))
 
 
-def test_other_format_is_refused_by_its_number(lease, tmp_path, monkeypatch):
+def test_other_format_is_refused_by_its_number(run_lock, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "VERSION", 2)
-    CheckpointStore(lease).save({}, {})
+    CheckpointStore(run_lock).save({}, {})
     monkeypatch.undo()
     with pytest.raises(
         UnusableError, match="is of format 2, and this version of the project knows 1"
     ):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
     file = tmp_path / "checkpoint" / "1.state"
     file.write_bytes(hashlib.sha256(b"\xc1").digest() + b"\xc1")
     with pytest.raises(UnusableError, match="another version"):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
 
 
 @pytest.mark.parametrize("which", [".pieces", ".state"])
-def test_full_disk_leaves_the_previous_checkpoint(lease, tmp_path, monkeypatch, which):
-    store = CheckpointStore(lease)
+def test_full_disk_leaves_the_previous_checkpoint(run_lock, tmp_path, monkeypatch, which):
+    store = CheckpointStore(run_lock)
     store.save({}, {"weights": buffer(ROWS, 1)})
     write = RunLock.write
 
@@ -198,12 +199,12 @@ def test_full_disk_leaves_the_previous_checkpoint(lease, tmp_path, monkeypatch, 
         "1.state",
     ]
     store.save({}, {"weights": buffer(ROWS, 2)})
-    assert np.array_equal(CheckpointStore(lease).load(2).state["weights"], buffer(ROWS, 2))
+    assert np.array_equal(CheckpointStore(run_lock).load(2).state["weights"], buffer(ROWS, 2))
 
 
 def test_former_lock_owner_writes_no_checkpoint(tmp_path):
-    lease = RunLock.acquire(tmp_path)
-    store = CheckpointStore(lease)
+    run_lock = RunLock.acquire(tmp_path)
+    store = CheckpointStore(run_lock)
     store.save({}, {"weights": buffer(10, 1)})
     unlock_folder(tmp_path, read_lock_owner(tmp_path))
     with RunLock.acquire(tmp_path):
@@ -215,23 +216,23 @@ def test_former_lock_owner_writes_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("deleted", ["", "1.pieces"])
-def test_checkpoints_are_written_after_some_were_deleted_manually(lease, tmp_path, deleted):
-    store = CheckpointStore(lease)
+def test_checkpoints_are_written_after_some_were_deleted_manually(run_lock, tmp_path, deleted):
+    store = CheckpointStore(run_lock)
     store.save({}, {"weights": buffer(ROWS, 1)})
     if deleted:
         (tmp_path / "checkpoint" / deleted).unlink()
     else:
         shutil.rmtree(tmp_path / "checkpoint")
     store.save({}, {"weights": buffer(ROWS, 1)})
-    newest = CheckpointStore(lease).numbers()[0]
-    found = CheckpointStore(lease).load(newest)
+    newest = CheckpointStore(run_lock).numbers()[0]
+    found = CheckpointStore(run_lock).load(newest)
     assert np.array_equal(found.state["weights"], buffer(ROWS, 1))
 
 
-def test_link_in_place_of_the_folder_is_not_followed(lease, tmp_path, tmp_path_factory):
+def test_link_in_place_of_the_folder_is_not_followed(run_lock, tmp_path, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (tmp_path / "checkpoint").symlink_to(elsewhere)
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     assert store.numbers() == []
     store.save({}, {})
     assert list(elsewhere.iterdir()) == [] and store.numbers() == [1]
@@ -274,15 +275,15 @@ def nest(depth):
         lambda array: array.clear(),
     ],
 )
-def test_declared_shapes_are_checked_before_allocation(lease, tmp_path, claim):
-    CheckpointStore(lease).save({}, {"array": buffer(5)})
+def test_declared_shapes_are_checked_before_allocation(run_lock, tmp_path, claim):
+    CheckpointStore(run_lock).save({}, {"array": buffer(5)})
     rehash(tmp_path / "checkpoint/1.state", lambda content: claim(content["state"]["array"]["\0"]))
     with pytest.raises(UnusableError):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
 
 
-def test_arrays_larger_than_memory_are_refused(lease, tmp_path):
-    CheckpointStore(lease).save({}, {"array": np.zeros(CHUNK_BYTES // 8)})
+def test_arrays_larger_than_memory_are_refused(run_lock, tmp_path):
+    CheckpointStore(run_lock).save({}, {"array": np.zeros(CHUNK_BYTES // 8)})
 
     def claim(content):
         array = content["state"]["array"]["\0"]
@@ -290,12 +291,12 @@ def test_arrays_larger_than_memory_are_refused(lease, tmp_path):
 
     rehash(tmp_path / "checkpoint/1.state", claim)
     with pytest.raises(UnusableError, match="too large"):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
 
 
-def test_repeated_chunks_are_bounded_by_memory_and_stored_size(lease):
+def test_repeated_chunks_are_bounded_by_memory_and_stored_size(run_lock):
     """A few bytes of a file can stand for any number of equal chunks."""
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({}, {"array": np.zeros(20 * CHUNK_BYTES, np.uint8)})
     assert store.load(1, room=12 * CHUNK_BYTES).state["array"].size == 20 * CHUNK_BYTES
     with pytest.raises(UnusableError, match=r"is too large: its arrays take more than 5,242,879"):
@@ -315,16 +316,16 @@ def test_repeated_chunks_are_bounded_by_memory_and_stored_size(lease):
         ),
     ],
 )
-def test_altered_states_are_refused(lease, tmp_path, change):
-    CheckpointStore(lease).save({}, {"array": buffer(5)})
+def test_altered_states_are_refused(run_lock, tmp_path, change):
+    CheckpointStore(run_lock).save({}, {"array": buffer(5)})
     rehash(tmp_path / "checkpoint/1.state", change)
     with pytest.raises(UnusableError):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
 
 
-def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
+def test_state_that_could_not_be_loaded_again_is_not_saved(run_lock, tmp_path):
     """Data outside of arrays is bounded relative to the arrays."""
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({"step": 1}, {"buffer": buffer(10)})
     with pytest.raises(OSError, match="all but its arrays takes 5,0") as error:
         store.save({"step": 2}, {"texts": ["x" * 1000] * 5_000})
@@ -333,13 +334,13 @@ def test_state_that_could_not_be_loaded_again_is_not_saved(lease, tmp_path):
         "1.pieces",
         "1.state",
     ]
-    assert CheckpointStore(lease).load(1).about == {"step": 1}
+    assert CheckpointStore(run_lock).load(1).about == {"step": 1}
     store.save({"step": 3}, {"texts": ["x" * 1000] * 4_000})
-    assert len(CheckpointStore(lease).load(2).state["texts"]) == 4_000
+    assert len(CheckpointStore(run_lock).load(2).state["texts"]) == 4_000
 
 
-def test_checkpoint_cost_is_the_size_written_for_it(lease, tmp_path):
-    store, folder = CheckpointStore(lease), tmp_path / "checkpoint"
+def test_checkpoint_cost_is_the_size_written_for_it(run_lock, tmp_path):
+    store, folder = CheckpointStore(run_lock), tmp_path / "checkpoint"
     state = {"a": np.zeros(CHUNK_BYTES, np.uint8), "b": [np.zeros(CHUNK_BYTES + 1, np.uint8)]}
     total = 2 * CHUNK_BYTES + 1
     for number, written in ((1, CHUNK_BYTES + 1), (2, 0)):  # equal chunks are written once
@@ -349,12 +350,12 @@ def test_checkpoint_cost_is_the_size_written_for_it(lease, tmp_path):
         assert (folder / f"{number}.pieces").exists() == (number == 1)
     assert (folder / "1.pieces").stat().st_size == CHUNK_BYTES + 1
     assert store.about(2) == {"step": 5} and store.numbers() == [2, 1]
-    found = CheckpointStore(lease).load(2).state
+    found = CheckpointStore(run_lock).load(2).state
     assert found["b"][0].shape == (CHUNK_BYTES + 1,)
 
 
-def test_numbers_of_checkpoints_follow_all_that_are_there(lease, tmp_path):
-    store, folder = CheckpointStore(lease), tmp_path / "checkpoint"
+def test_numbers_of_checkpoints_follow_all_that_are_there(run_lock, tmp_path):
+    store, folder = CheckpointStore(run_lock), tmp_path / "checkpoint"
     store.save({}, {})
     for name in ("x.state", "1234567890.state", "5.pieces", "-3.state", "3.state.old"):
         (folder / name).touch()
@@ -365,7 +366,7 @@ def test_numbers_of_checkpoints_follow_all_that_are_there(lease, tmp_path):
     assert store.save({}, {}).number == 123456790
 
 
-def test_only_the_newest_of_many_checkpoints_are_read(lease, tmp_path, monkeypatch):
+def test_only_the_newest_of_many_checkpoints_are_read(run_lock, tmp_path, monkeypatch):
     """Otherwise the time would grow with the square of their number, also in `status`."""
     (tmp_path / "checkpoint").mkdir()
     for number in range(3000):
@@ -376,40 +377,40 @@ def test_only_the_newest_of_many_checkpoints_are_read(lease, tmp_path, monkeypat
         checkpoints, "_limit_state_bytes", lambda path: sizes.append(path) or limit(path)
     )
     assert find_last_checkpoint(tmp_path) is None and len(sizes) == 8
-    assert CheckpointStore(lease).numbers() == list(range(2999, 2991, -1))
+    assert CheckpointStore(run_lock).numbers() == list(range(2999, 2991, -1))
 
 
 @pytest.mark.parametrize(("waste", "is_written_again"), [(2, False), (1, True)])
-def test_stored_data_is_rewritten_if_most_is_unused(lease, monkeypatch, waste, is_written_again):
+def test_stored_data_is_rewritten_if_most_is_unused(run_lock, monkeypatch, waste, is_written_again):
     chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(3)]
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", waste * CHUNK_BYTES)
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({}, chunks)
     for _ in range(2):
         assert store.save({}, chunks[:1]).new_bytes < CHUNK_BYTES
     assert (store.save({}, chunks[:1]).new_bytes > CHUNK_BYTES) is is_written_again
 
 
-def test_unused_data_up_to_the_used_size_is_not_rewritten(lease, monkeypatch):
+def test_unused_data_up_to_the_used_size_is_not_rewritten(run_lock, monkeypatch):
     monkeypatch.setattr(checkpoints, "_SMALL_WASTE", 0)
     chunks = [np.full(CHUNK_BYTES, value, np.uint8) for value in range(2)]
-    store = CheckpointStore(lease)
+    store = CheckpointStore(run_lock)
     store.save({}, chunks)
     assert all(store.save({}, chunks[:1]).new_bytes < CHUNK_BYTES for _ in range(3))
 
 
-def test_integers_of_any_size_are_restored(lease):
+def test_integers_of_any_size_are_restored(run_lock):
     numbers = [value + change for value in (2**63, -(2**63), 2**64) for change in (-1, 0, 1)]
-    CheckpointStore(lease).save({}, {"numbers": numbers, "flags": (True, False)})
-    assert CheckpointStore(lease).load(1).state == {"numbers": numbers, "flags": [True, False]}
+    CheckpointStore(run_lock).save({}, {"numbers": numbers, "flags": (True, False)})
+    assert CheckpointStore(run_lock).load(1).state == {"numbers": numbers, "flags": [True, False]}
 
 
 @pytest.mark.parametrize("odd", [{}, {"step": -1}, {"step": 2**53 + 1}, {"step": "7"}, None])
 def test_the_last_checkpoint_whose_step_is_known_is_found_without_the_lock(tmp_path, odd):
     assert find_last_checkpoint(tmp_path) is None
     folder = tmp_path / "checkpoint"
-    with RunLock.acquire(tmp_path) as lease:
-        store = CheckpointStore(lease)
+    with RunLock.acquire(tmp_path) as run_lock:
+        store = CheckpointStore(run_lock)
         store.save({"step": 2**53}, {})
         store.save({"step": 9} if odd is None else odd, {})
         if odd is None:
@@ -446,11 +447,11 @@ def test_a_state_may_be_larger_with_more_chunks_up_to_a_limit(tmp_path, monkeypa
         (lambda file: file.write_bytes(b""), "is damaged: a checksum of its arrays does not match"),
     ],
 )
-def test_damage_is_named(lease, tmp_path, harm, words):
-    CheckpointStore(lease).save({}, {"array": np.ones(5)})
+def test_damage_is_named(run_lock, tmp_path, harm, words):
+    CheckpointStore(run_lock).save({}, {"array": np.ones(5)})
     harm(tmp_path / "checkpoint" / "1.pieces")
     with pytest.raises(UnusableError) as error:
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)
     assert str(error.value).startswith(words)
 
 
@@ -458,8 +459,8 @@ def set_array_part(place, value, content):
     content["state"]["array"]["\0"][place] = value
 
 
-def test_sizes_that_do_not_agree_are_named(lease, tmp_path):
-    CheckpointStore(lease).save({}, {"array": np.ones(5)})
+def test_sizes_that_do_not_agree_are_named(run_lock, tmp_path):
+    CheckpointStore(run_lock).save({}, {"array": np.ones(5)})
     file = tmp_path / "checkpoint" / "1.state"
     whole = file.read_bytes()
 
@@ -484,14 +485,17 @@ def test_sizes_that_do_not_agree_are_named(lease, tmp_path):
         file.write_bytes(whole)
         rehash(file, change)
         with pytest.raises(UnusableError) as error:
-            CheckpointStore(lease).load(1)
+            CheckpointStore(run_lock).load(1)
         assert str(error.value).startswith(words)
 
 
 def test_states_and_arrays_have_the_largest_size_that_can_be_read_again(
-    lease, tmp_path, monkeypatch
+    run_lock, tmp_path, monkeypatch
 ):
-    store, state = CheckpointStore(lease), {"a": np.zeros(6, np.uint8), "b": np.zeros(4, np.uint8)}
+    store, state = (
+        CheckpointStore(run_lock),
+        {"a": np.zeros(6, np.uint8), "b": np.zeros(4, np.uint8)},
+    )
     store.save({}, state)
     size = (tmp_path / "checkpoint" / "1.state").stat().st_size
     monkeypatch.setattr(checkpoints, "_FEWEST_BYTES", size)
@@ -503,8 +507,8 @@ def test_states_and_arrays_have_the_largest_size_that_can_be_read_again(
     monkeypatch.undo()
     memory = {"SC_PAGE_SIZE": 5, "SC_PHYS_PAGES": 2}
     monkeypatch.setattr(checkpoints.os, "sysconf", memory.get)
-    assert CheckpointStore(lease).load(1).state["b"].tolist() == [0] * 4
+    assert CheckpointStore(run_lock).load(1).state["b"].tolist() == [0] * 4
     memory["SC_PAGE_SIZE"], memory["SC_PHYS_PAGES"] = 3, 3
     words = "is too large: its arrays take more than 9 bytes, the memory that such a training or "
     with pytest.raises(UnusableError, match=words):
-        CheckpointStore(lease).load(1)
+        CheckpointStore(run_lock).load(1)

@@ -33,8 +33,8 @@ from parallax.harness.record.run_json import CHECKSUM_FIELD, compute_checksum
 @pytest.fixture
 def run(tmp_path: Path):
     (tmp_path / "run").mkdir()
-    with RunLock.acquire(tmp_path / "run") as lease:
-        yield RunFolder(lease, {})
+    with RunLock.acquire(tmp_path / "run") as run_lock:
+        yield RunFolder(run_lock, {})
 
 
 def list_public(folder: Path) -> set[str]:
@@ -174,8 +174,8 @@ def test_results_resume_from_a_state_without_differences(run, tmp_path):
     add_results(run, range(3, 5))
     assert run.evaluations == 4
     (tmp_path / "other").mkdir()
-    with RunLock.acquire(tmp_path / "other") as lease:
-        other = RunFolder(lease, {})
+    with RunLock.acquire(tmp_path / "other") as run_lock:
+        other = RunFolder(run_lock, {})
         other.load_state(state)
         assert other.evaluations == 2
         assert (other.path / "evaluations.npz").exists()
@@ -258,8 +258,8 @@ def test_started_last_attempt_is_listed_with_earlier_ones(tmp_path):
         **{"host": "a", "job": "7", "stopped_by": "time limit", "resumed_from": 4},
     }
     assert collect_attempts(read_run(folder)) == [expected]
-    with RunLock.acquire(folder) as lease:
-        RunFolder(lease).write_heartbeat(12, 1.0)
+    with RunLock.acquire(folder) as run_lock:
+        RunFolder(run_lock).write_heartbeat(12, 1.0)
         assert collect_attempts(read_run(folder)) == [expected | {"steps": 12}]
         recorded.edit(folder, attempts=[expected | {"status": "failed"}], status="interrupted")
         found = collect_attempts(read_run(folder))

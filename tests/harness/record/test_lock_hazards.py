@@ -30,10 +30,10 @@ def owner_file(folder):
 
 def change_owner(folder, **changes):
     """Lets the lock in a folder be one of another process; it is never given back."""
-    lease = RunLock.acquire(folder)
+    run_lock = RunLock.acquire(folder)
     file = owner_file(folder)
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-    return lease
+    return run_lock
 
 
 @pytest.fixture
@@ -129,20 +129,20 @@ def test_process_of_another_host_start_or_namespace_is_watched(part, clock, slee
     parts = lock_owner._identify_machine().split(" ")
     parts[part] = f"other-{part}"
     born = lock_owner._read_start_time(sleeper.pid)
-    lease = change_owner(tmp_path, machine=" ".join(parts), pid=sleeper.pid, born=born)
-    lease.write("progress.json", make_json_writer({"step": 1, "time": 0.0, "period": 1.0}))
+    run_lock = change_owner(tmp_path, machine=" ".join(parts), pid=sleeper.pid, born=born)
+    run_lock.write("progress.json", make_json_writer({"step": 1, "time": 0.0, "period": 1.0}))
     with RunLock.acquire(tmp_path):
         pass
     assert 63 <= clock.seconds < 70  # three periods and the slack of network file systems
     with pytest.raises(lock.LockLostError):
-        lease.write("run.json", make_bytes_writer(b"{}"))
+        run_lock.write("run.json", make_bytes_writer(b"{}"))
 
 
 def test_owner_keeps_the_lock_although_the_boot_id_changes(tmp_path, monkeypatch):
     """As when a virtual machine is resumed, or a sandbox makes the number up."""
-    with RunLock.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as run_lock:
         monkeypatch.setattr(lock_owner, "_identify_machine", lambda: "here another-start pid:[1]")
-        lease.write("run.json", make_bytes_writer(b"{}"))
+        run_lock.write("run.json", make_bytes_writer(b"{}"))
         owner = read_lock_owner(tmp_path)
         assert not owner.is_local  # so that others watch its heartbeat
     assert read_lock_owner(tmp_path) is None
@@ -169,27 +169,27 @@ def show_late(monkeypatch, clock, seconds):
 def test_live_remote_owner_keeps_the_lock_despite_delayed_heartbeats(
     period, stale, skew, clock, monkeypatch, tmp_path
 ):
-    lease = change_owner(tmp_path, machine="elsewhere", time=skew)
+    run_lock = change_owner(tmp_path, machine="elsewhere", time=skew)
     sleep, beats = lock.time.sleep, itertools.count()
 
     def beat_and_sleep(seconds):
         sleep(seconds)
         if clock.seconds // period > (clock.seconds - seconds) // period:
             beat = {"step": next(beats), "time": skew + clock.seconds, "period": period}
-            lease.write("progress.json", make_json_writer(beat))
+            run_lock.write("progress.json", make_json_writer(beat))
 
     lock.time.sleep = beat_and_sleep
     beat_and_sleep(period)
     show_late(monkeypatch, clock, stale)
     with pytest.raises(LockHeldError):
         RunLock.acquire(tmp_path)
-    lease.write("result", make_bytes_writer(b"mine"))
+    run_lock.write("result", make_bytes_writer(b"mine"))
 
 
 @pytest.mark.parametrize("stale", [0.0, 60.0])
 def test_silent_remote_owner_is_succeeded_despite_delays(stale, clock, monkeypatch, tmp_path):
-    lease = change_owner(tmp_path, machine="elsewhere", time=9e11)
-    lease.write("progress.json", make_json_writer({"step": 1, "time": 9e11, "period": 30.0}))
+    run_lock = change_owner(tmp_path, machine="elsewhere", time=9e11)
+    run_lock.write("progress.json", make_json_writer({"step": 1, "time": 9e11, "period": 30.0}))
     show_late(monkeypatch, clock, stale)
     with RunLock.acquire(tmp_path) as new:
         new.write("result", make_bytes_writer(b"new"))
@@ -220,9 +220,9 @@ from parallax.harness.record.lock import LockHeldError, RunLock
 folder, word, seconds, user, group, umask = sys.argv[1:]
 os.setgroups([]); os.setgid(int(group)); os.setuid(int(user)); os.umask(int(umask))
 try:
-    lease = RunLock.acquire(Path(folder))
-    lease.write("run.json", make_bytes_writer(word.encode()))
-    lease.make_folder("checkpoint")
+    run_lock = RunLock.acquire(Path(folder))
+    run_lock.write("run.json", make_bytes_writer(word.encode()))
+    run_lock.make_folder("checkpoint")
     print("locked", flush=True)
     time.sleep(float(seconds))
 except LockHeldError as error:
@@ -310,8 +310,8 @@ def test_user_without_write_permission_gets_an_error_and_changes_nothing(mode, u
 def test_files_have_the_permissions_that_the_umask_leaves(umask, mode, tmp_path):
     before = os.umask(umask)
     try:
-        with RunLock.acquire(tmp_path) as lease:
-            lease.write("run.json", make_bytes_writer(b"{}"))
+        with RunLock.acquire(tmp_path) as run_lock:
+            run_lock.write("run.json", make_bytes_writer(b"{}"))
         write_path_atomically(tmp_path / "page", lambda path: path.write_text("page"))
     finally:
         os.umask(before)
@@ -367,17 +367,17 @@ def check_order(calls, folder):
 
 
 def test_content_is_synced_before_its_name_and_later_files(tmp_path, calls):
-    with RunLock.acquire(tmp_path) as lease:
-        lease.write("evaluations.npz", make_bytes_writer(b"arrays"))
-        lease.write("run.json", make_bytes_writer(b"completed"))
+    with RunLock.acquire(tmp_path) as run_lock:
+        run_lock.write("evaluations.npz", make_bytes_writer(b"arrays"))
+        run_lock.write("run.json", make_bytes_writer(b"completed"))
         assert check_order(calls, tmp_path) == ["evaluations.npz", "run.json"]
         write_path_atomically(tmp_path / "page", lambda path: path.write_text("page"))
     assert check_order(calls, tmp_path)[-1] == "page"
 
 
 def test_checkpoint_is_synced_before_the_previous_one_is_removed(tmp_path, calls):
-    with RunLock.acquire(tmp_path) as lease:
-        store = CheckpointStore(lease)
+    with RunLock.acquire(tmp_path) as run_lock:
+        store = CheckpointStore(run_lock)
         for number in range(4):
             store.save({"step": number}, {"weights": np.full(1000, float(number))})
         folder = tmp_path / "checkpoint"

@@ -330,7 +330,7 @@ def test_only_leftovers_need_the_lock_of_a_complete_run(monkeypatch, tmp_path):
     left, tidied = [], []
     monkeypatch.setattr(sweep, "list_leftovers", lambda folder: left)
     folder = types.SimpleNamespace(tidy=lambda: tidied.append(1))
-    monkeypatch.setattr(sweep, "RunFolder", lambda lease, content: folder)
+    monkeypatch.setattr(sweep, "RunFolder", lambda run_lock, content: folder)
     sweep._remove_leftovers(tmp_path, None)
     assert not tidied
     left.append("progress.json")

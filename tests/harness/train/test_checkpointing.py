@@ -98,8 +98,8 @@ def a_run(tmp_path, every=OFTEN, **changes):
 
 def go(prepared, folder, **wanderer):
     initialize_run(prepared, folder)
-    with RunLock.acquire(folder) as lease:
-        execute_run(prepared, Wanderer(**wanderer), RunFolder(lease))
+    with RunLock.acquire(folder) as run_lock:
+        execute_run(prepared, Wanderer(**wanderer), RunFolder(run_lock))
     return read_run(folder).content
 
 

@@ -97,8 +97,8 @@ def test_runs_on_a_gpu_have_checkpoints(device, saved, machine_with_gpu, tmp_pat
     prepared = prepare_run(support.spec("sb3", "td3", device=device), load_adapter("sb3"))
     initialize_run(prepared, tmp_path / "run")
     parts = CheckpointParts()
-    with RunLock.acquire(tmp_path / "run") as lease:
-        monitor = TrainingMonitor(prepared, RunFolder(lease), parts)
+    with RunLock.acquire(tmp_path / "run") as run_lock:
+        monitor = TrainingMonitor(prepared, RunFolder(run_lock), parts)
         monitor.attach(
             lambda observations: np.zeros((len(observations), 1), np.float32),
             dict,

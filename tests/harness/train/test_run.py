@@ -203,8 +203,8 @@ def run_broken(act, tmp_path, scheduled=150):
     initialize_run(prepared, folder)
 
     def go():
-        with RunLock.acquire(folder) as lease:
-            return execute_run(prepared, Broken(act), RunFolder(lease))
+        with RunLock.acquire(folder) as run_lock:
+            return execute_run(prepared, Broken(act), RunFolder(run_lock))
 
     return folder, go
 

@@ -1,4 +1,4 @@
-"""A lease that nobody can judge is ended by hand, with a word on whose it is."""
+"""A lock whose owner cannot be checked is removed by hand, naming its owner."""
 
 import os
 
@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 
 def test_lock_of_another_machine_is_removed_and_its_owner_named(folder, tmp_path, capsys):
-    lease = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
+    run_lock = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
     (folder / "progress.json").write_text('{"step": 5, "time": 1e300, "period": 1e300}')
     assert assess_run(folder, None).state == "running"  # nobody can tell from here
     assert main(["run", "unlock", str(tmp_path), "--yes"]) == 0
@@ -26,14 +26,14 @@ def test_lock_of_another_machine_is_removed_and_its_owner_named(folder, tmp_path
     assert "process 4711 on node7 in job 88_3" in said and "no heartbeat" in said
     assert read_lock_owner(folder) is None and assess_run(folder, None).state == "lost"
     with pytest.raises(LockLostError):
-        lease.write("result", lambda file: None)
+        run_lock.write("result", lambda file: None)
 
 
 def test_lock_of_a_live_local_process_is_not_removed(folder, capsys):
-    with recorded.hold(folder) as lease:
+    with recorded.hold(folder) as run_lock:
         assert main(["run", "unlock", str(folder), "--yes"]) == 1
         assert f"kill {os.getpid()}" in capsys.readouterr().out
-        lease.write("result", lambda file: None)
+        run_lock.write("result", lambda file: None)
 
 
 def test_unlock_without_a_terminal_requires_yes(folder, capsys):

@@ -11,7 +11,7 @@ import pytest
 import support
 from loops import iterate_some
 from processes import adopting, descendants
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.checkpoints import find_last_checkpoint
@@ -72,22 +72,22 @@ def test_run_is_the_same_in_a_fork(framework, algorithm, tmp_path):
 
 
 @pytest.fixture
-def lab(tmp_path):
+def testbed(tmp_path):
     forked.ready()
     with adopting():
-        lab = Lab(tmp_path)
-        lab.other_answers = set(descendants())
-        yield lab
+        testbed = SweepTestbed(tmp_path)
+        testbed.other_answers = set(descendants())
+        yield testbed
 
 
 @pytest.fixture
-def sweep(lab):
+def sweep(testbed):
     """Two runs of a framework that waits for orders, both under way."""
-    arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={lab.results}"]
-    process = lab.start(
+    arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={testbed.results}"]
+    process = testbed.start(
         "parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2", merged=True
     )
-    wait_until(lambda: all(lab.beats(key) for key in KEYS))
+    wait_until(lambda: all(testbed.beats(key) for key in KEYS))
     return process
 
 
@@ -98,30 +98,30 @@ def server():
     return found
 
 
-def test_forked_process_has_its_own_session_files_and_exit_code(sweep, lab):
+def test_forked_process_has_its_own_session_files_and_exit_code(sweep, testbed):
     for key in KEYS:
-        pid = lab.record(key)["pid"]
+        pid = testbed.record(key)["pid"]
         assert os.getsid(pid) == os.getpgid(pid) == pid
         files = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
         assert files.count("/dev/null") >= 1 and not [f for f in files if "socket" in f]
         assert len([name for name in files if name.endswith("log.txt")]) == 2
     for number in STOP_SIGNALS:  # which a batch system sends to all processes of a job
         os.kill(server(), number)
-    os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
-    lab.order("go", KEYS[1])
+    os.kill(testbed.record(KEYS[0])["pid"], signal.SIGKILL)
+    testbed.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
     assert "killed by SIGKILL" in said and "1 completed, 1 failed" in said
-    assert not descendants().keys() - lab.other_answers
+    assert not descendants().keys() - testbed.other_answers
 
 
-def test_runs_survive_their_server_and_not_their_sweep(sweep, lab):
+def test_runs_survive_their_server_and_not_their_sweep(sweep, testbed):
     os.kill(server(), signal.SIGKILL)
-    lab.order("go", KEYS[0])
-    wait_until(lambda: read_run(lab.folder(KEYS[0])).complete)
+    testbed.order("go", KEYS[0])
+    wait_until(lambda: read_run(testbed.folder(KEYS[0])).complete)
     sweep.kill()
     sweep.communicate(timeout=60)
-    wait_until(lambda: not descendants().keys() - lab.other_answers, patience=15)
-    record = lab.record(KEYS[1])
+    wait_until(lambda: not descendants().keys() - testbed.other_answers, patience=15)
+    record = testbed.record(KEYS[1])
     assert (record["status"], record["stopped_by"]) == ("interrupted", "sweep")
     assert "or was killed" in record["failure"]
 
@@ -129,24 +129,24 @@ def test_runs_survive_their_server_and_not_their_sweep(sweep, lab):
 @pytest.mark.parametrize(
     "count", [pytest.param(1, marks=pytest.mark.long), 2], ids=["own process", "forked"]
 )
-def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(lab, count):
-    lab.environment["STANDIN_RESUMES"] = "yes"
+def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(testbed, count):
+    testbed.environment["STANDIN_RESUMES"] = "yes"
     keys = KEYS[:count]
     seeds = ",".join(key[-1] for key in keys)
     options = ["algorithm=ppo", f"seed={seeds}", "checkpoint_every=1000"]
-    where = f"results_dir={lab.results}"
-    process = lab.start("parallax", "train", "--multirun", *SWEEP, where, *options, merged=True)
-    wait_until(lambda: all(lab.beats(key) for key in keys))
+    where = f"results_dir={testbed.results}"
+    process = testbed.start("parallax", "train", "--multirun", *SWEEP, where, *options, merged=True)
+    wait_until(lambda: all(testbed.beats(key) for key in keys))
     process.kill()
     process.communicate(timeout=60)
     time.sleep(1)  # until they have noticed
-    lab.order("go", *keys)  # to the next place where a state can be saved
-    wait_until(lambda: not descendants().keys() - lab.other_answers, patience=15)
+    testbed.order("go", *keys)  # to the next place where a state can be saved
+    wait_until(lambda: not descendants().keys() - testbed.other_answers, patience=15)
     for key in keys:
-        assert lab.record(key)["status"] == "interrupted"
-        assert find_last_checkpoint(lab.folder(key)).step == 1025
-    assert f"{count} completed" in lab.sweep(*options)
-    assert all(lab.record(key)["resumed_from"] == 1025 for key in keys)
+        assert testbed.record(key)["status"] == "interrupted"
+        assert find_last_checkpoint(testbed.folder(key)).step == 1025
+    assert f"{count} completed" in testbed.sweep(*options)
+    assert all(testbed.record(key)["resumed_from"] == 1025 for key in keys)
 
 
 def test_runs_of_a_job_react_to_signals_of_the_job_only(monkeypatch):
@@ -155,10 +155,10 @@ def test_runs_of_a_job_react_to_signals_of_the_job_only(monkeypatch):
     assert _lifeline() is None
 
 
-def test_unknown_end_of_a_process_is_reported(sweep, lab):
+def test_unknown_end_of_a_process_is_reported(sweep, testbed):
     os.kill(server(), signal.SIGKILL)
-    os.kill(lab.record(KEYS[0])["pid"], signal.SIGKILL)
-    lab.order("go", KEYS[1])
+    os.kill(testbed.record(KEYS[0])["pid"], signal.SIGKILL)
+    testbed.order("go", KEYS[1])
     said, _ = sweep.communicate(timeout=60)
     assert "1 completed, 1 failed" in said and "started it was killed" in said
 

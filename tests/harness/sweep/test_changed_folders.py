@@ -10,7 +10,7 @@ import sys
 import pytest
 import recorded
 import support
-from slurm_lab import SWEEP, Lab, wait_until
+from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.harness import worker
 from parallax.harness.contract.adapter import load_adapter
@@ -24,13 +24,13 @@ KEYS = [f"ppo-{seed}" for seed in range(4)]
 
 
 @pytest.fixture
-def lab(tmp_path):
-    return Lab(tmp_path)
+def testbed(tmp_path):
+    return SweepTestbed(tmp_path)
 
 
-def start(lab, *arguments):
-    where = f"results_dir={lab.results}"
-    return lab.start("parallax", "train", "--multirun", *SWEEP, where, *arguments, merged=True)
+def start(testbed, *arguments):
+    where = f"results_dir={testbed.results}"
+    return testbed.start("parallax", "train", "--multirun", *SWEEP, where, *arguments, merged=True)
 
 
 def files(folder):
@@ -38,22 +38,22 @@ def files(folder):
 
 
 @pytest.mark.long
-def test_runs_completed_by_another_sweep_are_not_changed(lab):
-    lab.order("go", *KEYS[1:])
-    slow = start(lab, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
-    wait_until(lambda: lab.beats(KEYS[0]))  # it waits for its order
-    lab.sweep("algorithm=ppo", "seed=1,2,3")
-    before = {key: files(lab.folder(key)) for key in KEYS[1:]}
-    lab.order("go", KEYS[0])
+def test_runs_completed_by_another_sweep_are_not_changed(testbed):
+    testbed.order("go", *KEYS[1:])
+    slow = start(testbed, "algorithm=ppo", "seed=0,1,2,3", "hydra.launcher.n_jobs=1")
+    wait_until(lambda: testbed.beats(KEYS[0]))  # it waits for its order
+    testbed.sweep("algorithm=ppo", "seed=1,2,3")
+    before = {key: files(testbed.folder(key)) for key in KEYS[1:]}
+    testbed.order("go", KEYS[0])
     said, _ = slow.communicate(timeout=120)
     assert slow.returncode == 0, said
     assert "1 completed, 3 skipped" in said
-    assert {key: files(lab.folder(key)) for key in KEYS[1:]} == before
-    assert {len(lab.beats(key)) for key in KEYS} == {1}
+    assert {key: files(testbed.folder(key)) for key in KEYS[1:]} == before
+    assert {len(testbed.beats(key)) for key in KEYS} == {1}
 
 
 def remove(folder):
-    """In one step: a live run renews its lease meanwhile."""
+    """In one step: a live run renews its lock meanwhile."""
     shutil.rmtree(folder.rename(folder.with_name("removed")), ignore_errors=True)
 
 
@@ -66,50 +66,50 @@ def make_a_file(folder):
     folder.write_text("in the way")
 
 
-def failures(said, lab, keys):
+def failures(said, testbed, keys):
     """Return the message of each failed run without spaces, as lines may have been wrapped."""
     text, found = "".join(said.split()), {}
     for key in keys:
-        before, _, _ = text.partition(f"see{lab.folder(key)}/log.txt")
+        before, _, _ = text.partition(f"see{testbed.folder(key)}/log.txt")
         found[key] = before.rpartition("/log.txt")[2]
     return found
 
 
-def test_folders_deleted_before_their_start_fail_alone(lab):
+def test_folders_deleted_before_their_start_fail_alone(testbed):
     keys = [f"ppo-{seed}" for seed in range(5)]
-    lab.order("go", *keys[4:])
-    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=1")
-    wait_until(lambda: lab.beats(keys[0]))
+    testbed.order("go", *keys[4:])
+    sweep = start(testbed, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=1")
+    wait_until(lambda: testbed.beats(keys[0]))
     for trouble, key in zip((remove, truncate, make_a_file), keys[1:4], strict=True):
-        trouble(lab.folder(key))
-    lab.order("go", *keys[:4])
+        trouble(testbed.folder(key))
+    testbed.order("go", *keys[:4])
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
     assert "2 completed, 3 failed" in said
-    for key, words in failures(said, lab, keys[1:4]).items():
+    for key, words in failures(said, testbed, keys[1:4]).items():
         expected = ["cannotbestarted", "corruptedrun.json" if key == keys[2] else "gone"]
         assert any(word in words for word in expected), words
-    assert [read_run(lab.folder(key)).complete for key in keys] == [True, *[False] * 3, True]
+    assert [read_run(testbed.folder(key)).complete for key in keys] == [True, *[False] * 3, True]
 
 
-def test_changes_to_a_running_run_do_not_affect_others(lab):
+def test_changes_to_a_running_run_do_not_affect_others(testbed):
     removed, replaced, cut, ended, left = (f"ppo-{seed}" for seed in range(5))
-    lab.order("go", left)
-    sweep = start(lab, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=5")
+    testbed.order("go", left)
+    sweep = start(testbed, "algorithm=ppo", "seed=0,1,2,3,4", "hydra.launcher.n_jobs=5")
     others = (removed, replaced, cut, ended)
-    wait_until(lambda: all(map(lab.beats, others)) and read_run(lab.folder(left)).complete)
-    remove(lab.folder(removed))
-    make_a_file(lab.folder(replaced))
-    truncate(lab.folder(cut))
-    os.kill(lab.record(ended)["pid"], SWEEP_FAILED_SIGNAL)
-    lab.order("go", cut)  # the heartbeats of the first two notice; they need no order
+    wait_until(lambda: all(map(testbed.beats, others)) and read_run(testbed.folder(left)).complete)
+    remove(testbed.folder(removed))
+    make_a_file(testbed.folder(replaced))
+    truncate(testbed.folder(cut))
+    os.kill(testbed.record(ended)["pid"], SWEEP_FAILED_SIGNAL)
+    testbed.order("go", cut)  # the heartbeats of the first two notice; they need no order
     said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 1 and "Traceback" not in said, said
     assert "2 completed, 2 failed" in said and "1 interrupted" in said
-    messages = failures(said, lab, (removed, replaced))
+    messages = failures(said, testbed, (removed, replaced))
     assert all("gone" in words for words in messages.values()), messages
-    assert read_run(lab.folder(cut)).complete  # its record was written again
-    record = lab.record(ended)
+    assert read_run(testbed.folder(cut)).complete  # its record was written again
+    record = testbed.record(ended)
     assert (record["status"], record["stopped_by"]) == ("interrupted", "sweep"), said
     assert "user" not in record["failure"]
 

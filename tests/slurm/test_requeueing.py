@@ -24,8 +24,8 @@ STOPPED = {"stopped_by": "time limit", "failure": "stopped at the job's time lim
 
 
 def keep(folder, *steps):
-    with RunLock.acquire(folder) as lease:
-        checkpoints = CheckpointStore(lease)
+    with RunLock.acquire(folder) as run_lock:
+        checkpoints = CheckpointStore(run_lock)
         for step in steps:
             checkpoints.save({"step": step}, {})
 
@@ -77,8 +77,8 @@ def test_run_that_did_not_start_is_not_requeued_for_an_old_checkpoint(warned, fo
 
 
 def test_run_without_checkpoints_is_requeued_up_to_the_limits(warned, folder):
-    with RunLock.acquire(folder) as lease:
-        CheckpointStore(lease).remove()
+    with RunLock.acquire(folder) as run_lock:
+        CheckpointStore(run_lock).remove()
     assert not comes_back(warned, folder)
     warned._limits = dataclasses.replace(LIMITS, timeout_restarts=1, preemption_restarts=1)
     assert comes_back(warned, folder)

@@ -26,15 +26,15 @@ from parallax.harness.record.lock import (
 )
 from parallax.harness.record.lock_owner import LockOwner
 
-# Holds the lease of the folder in its argument and writes again and again.
+# Owns the lock of the folder in its argument and writes again and again.
 HOLDER = """
 import sys, time
 from pathlib import Path
 from parallax.harness.record.lock import RunLock
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder
 
-with RunLock.acquire(Path(sys.argv[1])) as lease:
-    with HeartbeatWriter(RunFolder(lease), lambda: 7):
+with RunLock.acquire(Path(sys.argv[1])) as run_lock:
+    with HeartbeatWriter(RunFolder(run_lock), lambda: 7):
         print("locked", flush=True)
         {act}
 """
@@ -44,9 +44,9 @@ STALL = """
         def write(file):
             file.write(b'stale')
             print('writing', flush=True)
-            while not (lease.folder / 'go').exists():
+            while not (run_lock.folder / 'go').exists():
                 time.sleep(0.01)
-        lease.write('result', write)
+        run_lock.write('result', write)
 """
 
 
@@ -98,19 +98,19 @@ def test_lock_of_a_dead_process_is_taken_immediately(start, tmp_path):
     process.kill()  # not yet waited for: a zombie counts as dead
     time.sleep(0.2)
     began = time.monotonic()
-    with RunLock.acquire(tmp_path) as lease:
-        lease.write("result", text(b"new"))
+    with RunLock.acquire(tmp_path) as run_lock:
+        run_lock.write("result", text(b"new"))
     assert time.monotonic() - began < 2
     assert read_lock_owner(tmp_path) is None
 
 
 def test_restarted_job_takes_the_lock_and_the_previous_process_exits(start, restarted, tmp_path):
     process = start(WRITE_ON, **FIRST)
-    with RunLock.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as run_lock:
         # It was given the time to notice, so that two never train at once.
         assert process.wait(timeout=1) == 75
         assert "taken this run over" in process.stderr.read()
-        lease.write("result", text(b"new"))
+        run_lock.write("result", text(b"new"))
     assert (tmp_path / "result").read_bytes() == b"new"
 
 
@@ -124,8 +124,8 @@ def test_write_of_a_former_lock_owner_is_discarded(start, restarted, tmp_path):
     process = start(STALL, **FIRST)
     assert process.stdout.readline() == "writing\n"
     process.send_signal(signal.SIGSTOP)  # as on a machine that hangs
-    with RunLock.acquire(tmp_path) as lease:
-        lease.write("result", text(b"new"))
+    with RunLock.acquire(tmp_path) as run_lock:
+        run_lock.write("result", text(b"new"))
         before = sorted(path.name for path in tmp_path.iterdir())
         process.send_signal(signal.SIGCONT)
         (tmp_path / "go").touch()
@@ -191,13 +191,13 @@ except LockHeldError:
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A lease of another machine, which is watched for two seconds."""
+    """A lock of another machine, which is watched for two seconds."""
     monkeypatch.setattr("parallax.harness.record.lock._SLACK", 2.0)
-    lease = RunLock.acquire(tmp_path)
+    run_lock = RunLock.acquire(tmp_path)
     (owner,) = tmp_path.glob(".lease/*/owner.json")
     owner.write_text(json.dumps(json.loads(owner.read_text()) | {"machine": "elsewhere"}))
-    lease.write("progress.json", make_json_writer({"step": 1, "time": 0.0, "period": 0.1}))
-    return lease
+    run_lock.write("progress.json", make_json_writer({"step": 1, "time": 0.0, "period": 0.1}))
+    return run_lock
 
 
 HOUR = 3600.0
@@ -310,39 +310,39 @@ def test_superseded_owner_has_one_and_a_half_periods_to_exit(tmp_path, monkeypat
 def test_files_and_folders_are_moved_and_removed_through_the_lock(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    with RunLock.acquire(folder) as lease:
+    with RunLock.acquire(folder) as run_lock:
         for name in ("gone", "a/b"):
-            lease.remove(name)
-            lease.move(name, "new")
-        lease.write("a", text(b"1"))
-        lease.move("a", "b")
+            run_lock.remove(name)
+            run_lock.move(name, "new")
+        run_lock.write("a", text(b"1"))
+        run_lock.move("a", "b")
         assert (folder / "b").read_bytes() == b"1" and not (folder / "a").exists()
         (folder / "link").symlink_to("nowhere")
-        lease.move("link", "other")
+        run_lock.move("link", "other")
         assert (folder / "other").is_symlink()
-        lease.remove("other")
-        lease.remove("b")
+        run_lock.remove("other")
+        run_lock.remove("b")
         (folder / "folder" / "inner").mkdir(parents=True)
-        lease.remove("folder")
+        run_lock.remove("folder")
         assert [path.name for path in folder.iterdir()] == [lock.LOCK_FOLDER]
-        assert [path.name for path in lease.staging.iterdir()] == ["owner.json"]
+        assert [path.name for path in run_lock.staging.iterdir()] == ["owner.json"]
     assert list(folder.iterdir()) == []
 
 
 def test_deleted_folder_is_distinguished_from_a_lost_lock(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    lease = RunLock.acquire(folder)
+    run_lock = RunLock.acquire(folder)
     shutil.rmtree(folder)
     with pytest.raises(FolderDeletedError):
-        lease.write("result", text(b"new"))
+        run_lock.write("result", text(b"new"))
 
 
 def test_disk_error_is_distinguished_from_a_lost_lock(tmp_path):
     def fill(file):
         raise OSError(28, "No space left on device")
 
-    with RunLock.acquire(tmp_path) as lease:
+    with RunLock.acquire(tmp_path) as run_lock:
         with pytest.raises(OSError, match="No space left"):
-            lease.write("result", fill)
-        lease.write("result", text(b"new"))
+            run_lock.write("result", fill)
+        run_lock.write("result", text(b"new"))

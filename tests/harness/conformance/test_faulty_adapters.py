@@ -97,14 +97,14 @@ CASES = [
 
 
 @pytest.fixture
-def sabotage(monkeypatch):
-    """Puts a class of `sabotages` in the place of the adapter that it breaks."""
+def install_faulty_adapter(monkeypatch):
+    """Puts a class of `faulty_adapters` in the place of the adapter that it breaks."""
 
     def replace(name):
-        import sabotages
+        import faulty_adapters
 
-        framework = getattr(sabotages, name).name
-        entry = EntryPoint(framework, f"sabotages:{name}", adapter.ENTRY_POINT_GROUP)
+        framework = getattr(faulty_adapters, name).name
+        entry = EntryPoint(framework, f"faulty_adapters:{name}", adapter.ENTRY_POINT_GROUP)
         others = adapter.find_adapter_entry_points()
         monkeypatch.setattr(
             adapter, "find_adapter_entry_points", lambda: others | {framework: entry}
@@ -121,9 +121,11 @@ def sabotage(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "check", "arguments", "message"), CASES)
-def test_sabotage_is_caught_by_the_right_check(name, check, arguments, message, sabotage, tmp_path):
+def test_faulty_adapter_fails_the_right_check(
+    name, check, arguments, message, install_faulty_adapter, tmp_path
+):
     suite = AdapterConformance()
-    suite.framework = sabotage(name)
+    suite.framework = install_faulty_adapter(name)
     method = getattr(suite, f"test_{check}")
     needs_folder = "tmp_path" in method.__code__.co_varnames[: method.__code__.co_argcount]
     with pytest.raises((AssertionError, pytest.fail.Exception), match=message):

@@ -1,9 +1,9 @@
-"""Puts the probes to planted and unplanted implementations, and tells what they found.
+"""Runs the probes on healthy and faulty implementations, and returns what they found.
 
-`python -m tests.hunting` plants everything and prints the score.
-`python -m tests.hunting misses`, `... fresh` and `... fresh later` plant what stands in those
-modules of `tests/plants`, and say whether the probe meant for each finds it, another one, or none.
-`... blind` and `... skrl` do so for faults that have words which name them.
+`python -m tests.planted_faults` plants every fault and prints the score.
+`python -m tests.planted_faults misses`, `... fresh` and `... fresh later` plant the faults of those
+modules of `tests/plants`, and print whether the expected probe finds each, another one, or none.
+`... blind` and `... skrl` do so for faults with words that name them.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ ROUNDING = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
-class Catch:
+class PlantResult:
     """Answer of the probes about a planted fault.
 
     Attributes:
@@ -66,7 +66,7 @@ class Catch:
 
 
 @functools.cache
-def lab_of(framework, algorithm) -> ExperimentCache:
+def get_cache(framework, algorithm) -> ExperimentCache:
     """A cached store of the trainings of one algorithm."""
     return ExperimentCache(load_adapter(framework))
 
@@ -74,12 +74,12 @@ def lab_of(framework, algorithm) -> ExperimentCache:
 @functools.cache
 def unplanted(framework, name) -> ProbeAnswer:
     """An answer without a plant."""
-    return answer(lab_of(framework, name.split(".")[0]), name)
+    return answer(get_cache(framework, name.split(".")[0]), name)
 
 
-def answer(lab, name) -> ProbeAnswer:
+def answer(cache, name) -> ProbeAnswer:
     """One answer of one implementation."""
-    return run_probe(PROBES[name], {lab.adapter.name: lab}).answers[lab.adapter.name]
+    return run_probe(PROBES[name], {cache.adapter.name: cache}).answers[cache.adapter.name]
 
 
 def core(algorithm) -> list[str]:
@@ -92,23 +92,23 @@ def every(algorithm) -> list[str]:
     return [name for name in PROBES if name.startswith(f"{algorithm}.")]
 
 
-def hunt(plant, names) -> Catch:
+def measure_plant(plant, names) -> PlantResult:
     """Plants, measures, and compares with the answers before.
 
     Args:
         plant: What is planted.
         names: Probes to put besides the one that must find it.
     """
-    lab = ExperimentCache(load_adapter(plant.framework))
+    cache = ExperimentCache(load_adapter(plant.framework))
     with plant.planted():
-        after = {name: answer(lab, name) for name in dict.fromkeys([plant.probe, *names])}
+        after = {name: answer(cache, name) for name in dict.fromkeys([plant.probe, *names])}
     before = {name: unplanted(plant.framework, name) for name in after}
     allowed = tuple(f"{plant.algorithm}.{part}*" for part in plant.also)
     changed = [name for name in after if not unchanged(name, before[name], after[name])]
     hit = compare_in_probe_units(
         PROBES[plant.probe], after[plant.probe].value, before[plant.probe].value
     )
-    return Catch(
+    return PlantResult(
         found=plant.probe in changed and hit.kind != AGREES,
         kind=hit.kind,
         size=hit.size,
@@ -117,35 +117,35 @@ def hunt(plant, names) -> Catch:
     )
 
 
-def is_right(plant, catch: Catch) -> bool:
+def is_right(plant, result: PlantResult) -> bool:
     """Return whether a planted fault was found by the right probe alone, with its kind and size."""
-    sized = plant.size is None or np.isclose(catch.size, plant.size, rtol=ROUNDING, atol=1e-4)
-    return bool(catch.found and catch.kind == plant.kind and sized and not catch.other_answers)
+    sized = plant.size is None or np.isclose(result.size, plant.size, rtol=ROUNDING, atol=1e-4)
+    return bool(result.found and result.kind == plant.kind and sized and not result.other_answers)
 
 
 @dataclasses.dataclass(frozen=True)
-class Find:
+class PlantDetection:
     """Probe that found a planted fault and its description; empty if none did."""
 
     probe: str
     meaning: str
 
 
-def find(plant) -> Find:
+def find(plant) -> PlantDetection:
     """Asks the probe that is meant for a plant, then all others until one changes its answer."""
-    lab = ExperimentCache(load_adapter(plant.framework))
+    cache = ExperimentCache(load_adapter(plant.framework))
     for name in dict.fromkeys([plant.probe, *every(plant.algorithm)]):
         if name not in PROBES:
             continue
         before = unplanted(plant.framework, name)
         with plant.planted():  # a text that cannot be planted is an error, not a find
             try:
-                after = answer(lab, name)
+                after = answer(cache, name)
             except Exception as error:
-                return Find(name, f"{type(error).__name__}: {error}")
+                return PlantDetection(name, f"{type(error).__name__}: {error}")
         if not unchanged(name, before, after):
-            return Find(name, after.unmeasured or after.meaning)
-    return Find("", "")
+            return PlantDetection(name, after.unmeasured or after.meaning)
+    return PlantDetection("", "")
 
 
 def tally(plants) -> int:
@@ -169,12 +169,12 @@ def tally_named(plants, subjects=()) -> int:
     for plant in plants:
         if subjects and plant.subject not in subjects:
             continue
-        catch = find(plant)
-        right = bool(catch.probe) and plant.says in catch.meaning
-        planted, found, named = planted + 1, found + bool(catch.probe), named + right
-        word = "named" if right else "found" if catch.probe else "MISSED"
+        result = find(plant)
+        right = bool(result.probe) and plant.says in result.meaning
+        planted, found, named = planted + 1, found + bool(result.probe), named + right
+        word = "named" if right else "found" if result.probe else "MISSED"
         print(f"{word:6} {plant.subject}: {plant.framework} {plant.algorithm} {plant.name}")
-        print(f"       {catch.probe}: {catch.meaning}", flush=True)
+        print(f"       {result.probe}: {result.meaning}", flush=True)
     print(f"{found} of {planted} found, {named} named, {planted - found} missed")
     return 0 if found == planted else 1
 
@@ -194,13 +194,13 @@ def score() -> int:
     """Plants everything; prints a line per plant and the score."""
     right, plants = 0, (*PLANTS, *LATER_PLANTS)
     for plant in plants:
-        catch = hunt(plant, every(plant.algorithm))
-        right += is_right(plant, catch)
-        verdict = "found " if is_right(plant, catch) else "MISSED"
+        result = measure_plant(plant, every(plant.algorithm))
+        right += is_right(plant, result)
+        verdict = "found " if is_right(plant, result) else "MISSED"
         print(f"{verdict} {plant.framework:8} {plant.algorithm} {plant.name}: {plant.probe}")
         print(
-            f"       {catch.kind} {catch.size:.4g}; {catch.meaning}",
-            *catch.other_answers,
+            f"       {result.kind} {result.size:.4g}; {result.meaning}",
+            *result.other_answers,
             flush=True,
         )
     print(f"{right} of {len(plants)} plants found, named right and of the right size")

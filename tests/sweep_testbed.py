@@ -19,7 +19,7 @@ SWEEP = [
     "steps=2048",
     "eval_every=1024",
     "eval_episodes=2",
-    "study.name=lab",
+    "study.name=testbed",
 ]
 VARIANT = "steps=2048,alignment=exact,eval_every=1024,eval_episodes=2"
 ENTRY_POINTS = "[parallax.adapters]\nstandin = standin:StandinAdapter\n"
@@ -32,7 +32,7 @@ def wait_until(condition, patience=60, pause=0.1):
         time.sleep(pause)
 
 
-class Lab:
+class SweepTestbed:
     """A results folder, the stand-in's orders, and commands run against a cluster, if any."""
 
     def __init__(self, folder, cluster=None):
@@ -101,7 +101,11 @@ class Lab:
         """The folder of `<algorithm>-<seed>`, also before there is a run."""
         algorithm, seed = key.split("-")
         above = (
-            self.results / "lab" / "parallax.envs.scripted:ParallaxScripted-v0" / algorithm / "sb3"
+            self.results
+            / "testbed"
+            / "parallax.envs.scripted:ParallaxScripted-v0"
+            / algorithm
+            / "sb3"
         )
         return above / "standin" / VARIANT / f"seed={seed}"
 
