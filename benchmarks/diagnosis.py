@@ -46,25 +46,25 @@ def main() -> None:
 
 def faults(options: argparse.Namespace) -> None:
     """Print which faults their check finds, and whether it finds them in the healthy twin, too."""
-    from faulty_programs.programs import PROGRAMS, TWINS
+    from faulty_programs.programs import HEALTHY_PROGRAMS, PROGRAMS
 
-    names = {id(twin): name for name, twin in TWINS.items()}
+    names = {id(train): name for name, train in HEALTHY_PROGRAMS.items()}
     wanted = [p for p in PROGRAMS if not options.programs or p.post in options.programs]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     healthy_runs: dict[int, list[dict[str, Any]]] = {}
-    for twin in {id(program.twin): program.twin for program in wanted}.values():
-        healthy_runs[id(twin)] = [twin(seed=seed)[0] for seed in seeds]
+    for train in {id(program.train): program.train for program in wanted}.values():
+        healthy_runs[id(train)] = [train(seed=seed)[0] for seed in seeds]
     print(f"{len(seeds)} runs each; errors and warnings in the twin's runs")
     found = 0
     for program in wanted:
-        runs = [program.twin(program.fault, seed=seed)[0] for seed in seeds]
+        runs = [program.train(program.fault, seed=seed)[0] for seed in seeds]
         hits, healthy = (
             [run[program.check] for run in one if program.check in run]
-            for one in (runs, healthy_runs[id(program.twin)])
+            for one in (runs, healthy_runs[id(program.train)])
         )
         found += len(hits) == len(runs) and not healthy
         print(
-            f"{program.post:<12}{names[id(program.twin)]:<26}{program.words:<42}"
+            f"{program.post:<12}{names[id(program.train)]:<26}{program.words:<42}"
             f"{program.check:<15}{len(hits)} of {len(runs)}, twin {len(healthy)}"
         )
         print(f"            {hits[0].seen.text if hits else 'not found'}", flush=True)

@@ -2,7 +2,7 @@ import gc
 import os
 import signal
 
-# What is imported while tests are collected stays: nobody looks through it for garbage.
+# Modules imported during collection stay: the garbage collector need not scan them.
 gc.disable()
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"  # before anything imports a numerical library

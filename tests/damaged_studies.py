@@ -76,7 +76,7 @@ class Fault:
 
 
 def make_templates(folder, seeds):
-    """Runs of the code as it is, of schema 1, and one that seems to go on."""
+    """Runs of the current code, of schema 1, and one that seems to be running."""
     testbed = SweepTestbed(folder / "current")
     testbed.order("go")
     testbed.sweep("algorithm=ppo,td3", f"seed={','.join(map(str, range(seeds)))}")
@@ -95,7 +95,7 @@ def make_lost(folder, old):
     (run / "run.json").write_text(json.dumps(content, indent=2))
     beat = {"step": 220, "time": content["timings"]["started"] + 9, "period": 1.0}
     (run / "progress.json").write_text(json.dumps(beat))
-    # Of this machine: whether a process elsewhere is alive nobody can tell at once.
+    # Of this machine: the state of a remote process cannot be determined immediately.
     machine = LockOwner.here("").machine
     holder = {"token": "ab12", "host": "node1", "machine": machine, "pid": 1, "born": "2"}
     holder |= {"job": "", "restart": 0, "time": content["timings"]["started"]}

@@ -241,7 +241,7 @@ class UnwrappedTask(Around):
 
 
 class ApartTargets(SB3Adapter):
-    """Draws the weights of targets anew."""
+    """Draws new weights of targets."""
 
     def train(self, *arguments):
         build = parallax.adapters.sb3.train.build_model

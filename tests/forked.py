@@ -20,7 +20,7 @@ import gc, importlib, json, os, runpy, select, sys, traceback
 for name in sys.argv[1:]:
     importlib.import_module(name)
 gc.collect()
-gc.freeze()  # no fork looks through it, nor gets pages of its own by that
+gc.freeze()  # no fork scans it, which would copy its pages
 orders, running = open(0, "rb", buffering=0), {}
 
 
@@ -145,7 +145,7 @@ _ours, _bare = _Server(*_HARNESS), _Server(*_LIBRARIES)
 
 
 class Process:
-    """A command under way, waited for and signalled as a `subprocess.Popen` is."""
+    """A running command, with the interface of `subprocess.Popen`."""
 
     def __init__(self, server, command, code="", cwd=None, env=None, merged=False, stdin=""):
         self.args, self.returncode, self._server = command, None, server

@@ -186,7 +186,7 @@ def alter_row(rows, rng):
 
 
 def read_recipe(top, rng):
-    """A recipe is a reader's own choice: other values are used, and stand in run.json."""
+    """A recipe is a reader's own choice: other values are used, and recorded in run.json."""
     algorithm, name = rng.choice((("td3", "sbx"), ("ppo", "original"), ("dqn", "sb3")))
     raw = recipes.find_recipe_files(algorithm)[name].read_bytes()
     file = top / "recipe.yaml"
@@ -314,7 +314,7 @@ def read_checkpoint(top, rng):
 
 
 def read_imported(top, rng):
-    """Numbers of other tools have no hashes of ours: what can be read is imported."""
+    """Numbers of other tools have no hashes: readable ones are imported."""
     refused, imported = fuzz_imports.import_altered(top, rng, alter_text)
     return REFUSED if refused else OTHER if imported else SAME
 

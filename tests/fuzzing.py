@@ -96,7 +96,7 @@ def damage(folder, generator, kinds=None, others=()):
 
 
 def outside(folder):
-    """A folder for what a run folder links to, where nobody looks for runs."""
+    """A folder for what a run folder links to, where no command looks for runs."""
     place = folder.parents[8] / "outside" / folder.parents[6].name
     place.mkdir(parents=True, exist_ok=True)
     return place

@@ -1,4 +1,4 @@
-"""Results and records must not change: whoever holds one may share it with others."""
+"""Results and records must not change, as they are shared."""
 
 import dataclasses
 import importlib

@@ -1,6 +1,6 @@
 """A fake framework that trains nothing, quickly, and fails as ordered.
 
-With `STANDIN_RESUMES` in the environment it hands out what a training goes on from.
+With `STANDIN_RESUMES` in the environment it hands out the state from which a training resumes.
 
 Each run follows orders in the folder `STANDIN_ORDERS`: the file `<algorithm>-<seed>` holds a word,
 `all` holds one for those that have no file, and without either a run waits. Runs leave the file

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("harness", "adapters", "analysis", "envs", "slurm")
 H, A, N = "parallax.harness", "parallax.adapters", "parallax.analysis"
 
-# Each package with what it may import of ours beside itself. A name stands for all below it.
+# Project packages that each package may import besides itself. A name includes all below it.
 RULES = {
     "parallax.envs": set(),
     f"{H}.record": set(),

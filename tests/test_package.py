@@ -1,4 +1,4 @@
-"""One importable package: nothing of ours is found, or shadowed, under a bare name."""
+"""One importable package: no module of this project is found or shadowed under a bare name."""
 
 import os
 from pathlib import Path

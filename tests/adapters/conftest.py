@@ -2,7 +2,7 @@
 
 import pytest
 
-# PPO and TD3 stand for the two kinds of loops; probes and upstream's own weights are asked of all.
+# PPO and TD3 represent the two kinds of loops; probes and fidelity tests cover all.
 WAITING = ("sac", "ddpg", "dqn", "r2d2")
 # Its agents are put together in one way, and the fidelity test makes a run of each.
 LATE = {"skrl": ("ppo", "td3", *WAITING)}
@@ -32,7 +32,7 @@ COSTLY = (
     "test_updates_are_as_many_as_announced",
 )
 TRIED = {"sb3": "ppo", "cleanrl": "td3", "torchrl": "td3", "tianshou": "ppo", "skrl": "dqn"}
-# One framework stands for the others.
+# One framework represents the others.
 FURTHER = "test_run_with_further_actions_is_learned_from_and_played_again"
 IMAGES = "test_images_are_learned_from_or_refused"
 # Other frameworks serialize their states in the same way with images; only buffers differ.

@@ -17,10 +17,10 @@ def made(outputs=1):
 
 LOSSES = {
     "mse": lambda said, target: nn.functional.mse_loss(said, target),
-    "turned round": lambda said, target: nn.functional.mse_loss(target, said),
-    "bent": lambda said, target: nn.functional.smooth_l1_loss(said, target),
+    "swapped arguments": lambda said, target: nn.functional.mse_loss(target, said),
+    "huber": lambda said, target: nn.functional.smooth_l1_loss(said, target),
     "square": lambda said, target: (said - target).pow(2).mean(),
-    "square, turned round": lambda said, target: ((target - said) ** 2).mean(),
+    "square, swapped arguments": lambda said, target: ((target - said) ** 2).mean(),
     "one of a sum": lambda said, target: nn.functional.mse_loss(said, target) * 0.5 + said.mean(),
 }
 

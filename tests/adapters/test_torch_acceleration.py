@@ -60,12 +60,12 @@ def test_bfloat16_rounds_within_networks_and_returns_float32():
 def test_a_copy_of_an_accelerated_network_computes_with_its_own_weights():
     actor, rows = Actor(), torch.ones(1, 3)
     accelerate_networks("bfloat16", actor)
-    twin = copy.deepcopy(actor)
+    copied = copy.deepcopy(actor)
     with torch.no_grad():
-        twin.layer.weight.zero_()
-        twin.layer.bias.zero_()
-    assert twin(rows).abs().max() == 0 and actor(rows).abs().max() > 0
-    assert get_accelerated_forward(twin) is None
+        copied.layer.weight.zero_()
+        copied.layer.bias.zero_()
+    assert copied(rows).abs().max() == 0 and actor(rows).abs().max() > 0
+    assert get_accelerated_forward(copied) is None
 
 
 @pytest.mark.parametrize(("name", "option"), [("fused-adam", "fused"), ("foreach-adam", "foreach")])

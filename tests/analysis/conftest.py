@@ -121,7 +121,7 @@ def write_run_folder() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def draw_blank() -> Callable[[pytest.MonkeyPatch], None]:
-    """Lets figures of one pixel stand for all, for pages whose text is looked at."""
+    """Replace all figures by one pixel, for tests of the text of pages."""
     files = {}
     for kind in ("png", "webp", "pdf"):
         buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Numbers of the published study, computed again from its files without code of ours.
+"""Numbers of the published study, recomputed from its files without code of this project.
 
 Scores are read with PyArrow; tests and intervals are SciPy's or written out here.
 """

@@ -1,4 +1,4 @@
-"""A small DQN that can be made wrong in one place; without a fault it is the healthy twin.
+"""A small DQN that can be made wrong in one place; without a fault it is the healthy version.
 
 Tasks of few numbers have two hidden layers, MinAtar's images two convolutions.
 """

@@ -1,4 +1,4 @@
-"""The faults of RLExplorer's Table II and of its user study, each with program and healthy twin.
+"""The faults of RLExplorer's Table II and of its user study, as faulty and healthy programs.
 
 The programs are our own; a post's number tells whose fault it is. CartPole-v0 is CartPole-v1 with
 episodes of 200 steps at most.
@@ -21,14 +21,14 @@ class Program:
         words: What is wrong, as the accepted answer says.
         check: That names it.
         fault: The program's name for it.
-        twin: Trains the program; without a fault it is the healthy one.
+        train: Trains the program; without a fault it is the healthy one.
     """
 
     post: str
     words: str
     check: str
     fault: str
-    twin: Callable[..., Any]
+    train: Callable[..., Any]
 
 
 CARTPOLE = functools.partial(dqn.train, steps=3000)
@@ -36,7 +36,7 @@ CARTPOLE_V0 = functools.partial(dqn.train, steps=3000, task=dqn.CARTPOLE_V0)
 MOUNTAIN_CAR = functools.partial(dqn.train, steps=3000, task=dqn.MOUNTAIN_CAR)
 BREAKOUT = functools.partial(dqn.train, steps=3000, task=dqn.BREAKOUT)
 REINFORCE = functools.partial(reinforce.train, steps=3000)
-TWINS = {
+HEALTHY_PROGRAMS = {
     "DQN, CartPole-v1": CARTPOLE,
     "DQN, CartPole-v0": CARTPOLE_V0,
     "DQN, MountainCar-v0": MOUNTAIN_CAR,
@@ -64,8 +64,8 @@ _TABLE = (
     ("study A5", "exploration falls very quickly", "exploration_falls_fast", CARTPOLE),
 )
 PROGRAMS = tuple(
-    Program(post, words, (dqn.FAULTS | reinforce.FAULTS)[fault], fault, twin)
-    for post, words, fault, twin in _TABLE
+    Program(post, words, (dqn.FAULTS | reinforce.FAULTS)[fault], fault, train)
+    for post, words, fault, train in _TABLE
 )
 TABLE_II, STUDY = PROGRAMS[:12], PROGRAMS[12:]
 """Those of the posts, and those of the user study."""

@@ -1,4 +1,4 @@
-"""A small REINFORCE on CartPole whose returns can be made wrong; else it is the healthy twin."""
+"""A small REINFORCE on CartPole whose returns can be made wrong; else it is the healthy version."""
 
 import gymnasium
 import numpy as np

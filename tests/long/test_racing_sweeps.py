@@ -82,7 +82,7 @@ class Race:
         self.strikes = dict.fromkeys(SIGNALS, 0)
         self.completed = {}  # by run: when the first completion that was seen had ended
         self._sweeps = []
-        self._stopped = {}  # when each goes on
+        self._stopped = {}  # when each continues
         self._known = set()
 
     def run(self, deadline):
@@ -98,7 +98,7 @@ class Race:
         self._settle()
 
     def _keep_going(self):
-        """Starts sweeps that have ended again, and lets stopped processes go on."""
+        """Restart ended sweeps, and continue stopped processes."""
         self._sweeps = [sweep for sweep in self._sweeps if sweep.poll() is None]
         while len(self._sweeps) < 2:
             self._sweeps.append(start_sweep(self.testbed, *RUNS, "hydra.launcher.n_jobs=2"))
@@ -140,7 +140,7 @@ class Race:
             sweep.terminate()
         for sweep in self._sweeps:
             sweep.communicate(timeout=120)
-        # Workers whose launchers were killed go on by themselves.
+        # Workers whose launchers were killed continue by themselves.
         wait_until(lambda: not self._workers(), patience=120)
         self._watch()
 

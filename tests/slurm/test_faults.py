@@ -49,7 +49,7 @@ def test_all_failures_are_reported_and_repaired_by_resubmitting(scratch, tmp_pat
             check_single_writers(scenario)
             check_evaluations(scenario, SweepTestbed(tmp_path / "local"))
     if not enlarge:
-        pytest.skip("all but the full disk: this system lets nobody mount a small disk")
+        pytest.skip("all but the full disk: this system does not permit mounting a small disk")
 
 
 def check_reasons(scenario, failures):

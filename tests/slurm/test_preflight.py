@@ -48,7 +48,7 @@ def processes_of(testbed, key):
 def test_hanging_setting_is_named_and_later_ones_are_tried(tmp_path):
     testbed = SweepTestbed(tmp_path)
     testbed.order("go", "ppo-0")
-    testbed.order("raise", "sac-0")  # nobody tells td3 to go on
+    testbed.order("raise", "sac-0")  # td3 gets no order to continue
     result = testbed.call(
         *command(testbed, "algorithm=ppo,td3,sac", "hydra.launcher.preflight_seconds=12")
     )

@@ -45,7 +45,7 @@ def test_jobs_of_other_users_are_found(fake, tmp_path):
 
 def test_jobs_of_another_user_are_found_in_real_slurm(cluster, tmp_path, monkeypatch):
     if os.geteuid() != 0:
-        pytest.skip("only root submits for somebody else")
+        pytest.skip("only root submits for another user")
     monkeypatch.setenv("SLURM_CONF", str(cluster.layout.config))
     options = ["--job-name=testbed-ppo-1", "--hold", "--chdir=/", "--output=/dev/null"]
     sbatch = ["sbatch", "--parsable", "--uid=nobody", *options, "--array=0-1", "--wrap=true"]

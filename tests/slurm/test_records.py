@@ -1,4 +1,4 @@
-"""Records of submissions that somebody or some disk has damaged."""
+"""Damaged records of submissions."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def test_records_are_read_up_to_a_size_and_a_number_of_runs(tmp_path, monkeypatc
 
 
 def test_record_with_a_foreign_job_name_is_refused(tmp_path, monkeypatch):
-    """`slurm cancel` on a folder from somebody else would end the user's own job of that name."""
+    """`slurm cancel` on a foreign folder would end the user's own job of that name."""
     monkeypatch.setattr(arrays, "_NAME", ARRAY_NAME)
     elements = ((tmp_path / "s" / "seed=0",),)
     job = arrays.JobArray(arrays.JobResources("ppo", 1, 1, 1, 1.0), elements, 0)

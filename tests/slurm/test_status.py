@@ -140,9 +140,9 @@ def test_implausible_times_are_omitted(folder, started, beat):
     change(folder, timings={"started": started})
     hold(folder, "another", age=5)
     (folder / "progress.json").write_text(json.dumps(beat | {"period": 1.0}))
-    run, nobody = assess_run(folder), SlurmQueue({}, ())
-    Console().print(render_status([run], nobody, Path("/"), 9))
-    content = json.loads(status_to_json([run], nobody, Path("/")), parse_constant=pytest.fail)
+    run, queue = assess_run(folder), SlurmQueue({}, ())
+    Console().print(render_status([run], queue, Path("/"), 9))
+    content = json.loads(status_to_json([run], queue, Path("/")), parse_constant=pytest.fail)
     assert content["seconds_left"] in (None, 0.0)
 
 
@@ -186,7 +186,7 @@ def test_rate_of_a_resumed_run_is_that_of_its_own_steps(folder):
     beat = json.loads((folder / "progress.json").read_text())
     (folder / "progress.json").write_text(json.dumps(beat | {"resumed_from": 10}))
     assert assess_run(folder, None).rate == pytest.approx(20 / 100, rel=0.01)
-    # One that says that it went on from a later step has no negative rate.
+    # A run whose record names a later resume step has no negative rate.
     (folder / "progress.json").write_text(json.dumps(beat | {"resumed_from": 99}))
     assert assess_run(folder, None).rate == 0
 

@@ -1,4 +1,4 @@
-"""Starts daemons on ports that nobody listens on, and ends them by their process ids."""
+"""Starts daemons on free ports, and ends them by their process ids."""
 
 import os
 import random
@@ -134,7 +134,7 @@ def _list_open_files(pid: int) -> set[str]:
 
 
 def find_free_ports(count: int) -> int:
-    """The first of `count` ports on loopback that nobody listens on."""
+    """The first of `count` ports on loopback that are free."""
     rng = random.SystemRandom()
     while True:
         first = rng.randrange(20_000, 32_000 - count)

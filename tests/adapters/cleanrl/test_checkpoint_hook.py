@@ -47,7 +47,7 @@ class Boundary:
             self.make_env_hooks.make_checkpointable().load_state(self.state)
         if self.calls == self.take:
             self.state = self.make_env_hooks.make_checkpointable().state()
-            # What the training goes on with may change these arrays.
+            # The continued training may change these arrays.
             self.state["names"]["network"] = copied(self.state["names"]["network"])
         if self.calls == self.kill:
             raise KilledError
@@ -79,7 +79,7 @@ def test_loop_resumes_with_the_saved_variables():
 
 
 def test_state_that_lacks_a_script_variable_is_refused():
-    """The script would go on with what its set-up made, at another step."""
+    """The script would continue with the state of its set-up, at another step."""
     state = Boundary(take=3).run().state
     del state["names"]["network"]
     with pytest.raises(StateMismatchError, match=r"^network is not in it$"):

@@ -44,7 +44,7 @@ DISCRETE_PPO += ["--update-epochs", "2", "--learning-rate", "3e-4", "--ent-coef"
     ],
 )
 def test_harness_changes_nothing(algorithm, wrappers, actions, tmp_path):
-    # The script's own four wrappers stand for those of the harness, and are the same.
+    # The script's own four wrappers replace those of the harness, and are the same.
     steps, unified, native = CASES[algorithm]
     env, discrete = ENVS[actions], actions == "discrete"
     if algorithm == "ppo" and discrete:

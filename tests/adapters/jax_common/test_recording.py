@@ -123,18 +123,18 @@ def world():
 
 
 def test_random_numbers_are_scripted_once_training_has_begun(world):
-    key, dictation = jax.random.PRNGKey(0), world.scripted_data
+    key, script = jax.random.PRNGKey(0), world.scripted_data
     own = jax.random.normal(key, (ACTIONS,))
     with randomness.script_jax_rng(world):
         np.testing.assert_array_equal(jax.random.normal(key, (ACTIONS,)), own)
         world.started = True
         np.testing.assert_allclose(
-            jax.random.normal(key, (1, ACTIONS)), dictation.acting_noise[:1], rtol=1e-6
+            jax.random.normal(key, (1, ACTIONS)), script.acting_noise[:1], rtol=1e-6
         )
         batch = jax.random.normal(key, (4, ACTIONS))
-        np.testing.assert_allclose(batch, dictation.batch_noise, rtol=1e-6)
+        np.testing.assert_allclose(batch, script.batch_noise, rtol=1e-6)
         shares = jax.random.uniform(key, (ACTIONS,), minval=-1.0)
-        np.testing.assert_allclose(shares, 2 * dictation.random_actions[0] - 1, rtol=1e-6)
+        np.testing.assert_allclose(shares, 2 * script.random_actions[0] - 1, rtol=1e-6)
         assert jax.random.randint(key, (5,), 2, 4).tolist() == [2, 3, 2, 3, 2]
         assert jax.random.permutation(key, 4).tolist() == [0, 1, 2, 3]
     np.testing.assert_array_equal(jax.random.normal(key, (ACTIONS,)), own)

@@ -5,6 +5,6 @@ from parallax.harness.conformance import AdapterConformance
 pytest.importorskip("sbx")
 
 
-@pytest.mark.long  # JAX compiles each training anew, which takes seconds each time
+@pytest.mark.long  # JAX compiles each training again, which takes seconds each time
 class TestSbx(AdapterConformance):
     framework = "sbx"

@@ -30,7 +30,7 @@ def train_dqn(**changes):
 @pytest.mark.long
 def test_compiled_code_is_patched_and_restored_afterwards():
     plain = train_dqn()
-    # Two values of one constant: compiled code of the first must not stand for the second.
+    # Two values of one constant: compiled code of the first must not be reused for the second.
     patched = {train_dqn(huber_delta=0.05), train_dqn(huber_delta=0.1)}
     assert len(patched | {plain}) == 3
     assert train_dqn() == plain

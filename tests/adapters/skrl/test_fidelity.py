@@ -26,7 +26,7 @@ def reference():
 
 
 def test_upstream_repeats_one_random_action_and_the_harness_does_not():
-    # If the first part fails, skrl draws anew: take `RandomActionModel` out of the adapter and the
+    # If the first part fails, skrl draws again: take `RandomActionModel` out of the adapter and the
     # reference.
     from skrl.models.torch import Model
 
@@ -45,7 +45,7 @@ def test_upstream_repeats_one_random_action_and_the_harness_does_not():
     assert np.abs(ours).max() <= 3
 
 
-# DDPG stands for TD3, whose trainer is the same.
+# DDPG represents TD3, whose trainer is the same.
 RUNS = [pytest.param(name, marks=pytest.mark.long if name == "td3" else ()) for name in STEPS]
 
 

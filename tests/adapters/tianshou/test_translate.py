@@ -54,7 +54,7 @@ def test_settings_are_arguments_of_upstreams_classes(algorithm):
     known["Collector.collect"] = inspect.signature(Collector.collect).parameters
     ours = {"seed", "with_lr_scheduler_factory"}
     for name in iterate_some(translate(algorithm).settings.keys() - ours):
-        if name.startswith("training_fn."):  # arguments of a function of ours
+        if name.startswith("training_fn."):  # arguments of a function of this adapter
             continue
         component, _, argument = name.rpartition(".")
         assert argument in known[component.partition("(")[0]], name

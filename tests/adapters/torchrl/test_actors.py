@@ -49,7 +49,7 @@ def a_spec(count=2, steps=10**6, **changes):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a run with two actors, and return its process and folder once it is under way."""
+    """Start a run with two actors, and return its process and folder once it is running."""
 
     def begin():
         spec = a_spec()

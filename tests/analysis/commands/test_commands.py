@@ -157,11 +157,11 @@ def test_files_are_written_although_stdout_is_closed(results, make_run):
     make_run()
     read, write = os.pipe()
     os.close(read)
-    with os.fdopen(write, "w") as nobody:
+    with os.fdopen(write, "w") as closed:
         done = subprocess.run(
             [sys.executable, "-m", "parallax", "compare", str(results)],
             cwd=ROOT,
-            stdout=nobody,
+            stdout=closed,
             stderr=subprocess.PIPE,
             text=True,
             check=False,

@@ -1,4 +1,4 @@
-"""Whatever stands in a record, it is listed and left out: no command ends with an error."""
+"""Runs with odd records are listed and excluded: no command ends with an error."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Runs in one file are those of the folders, and runs of others can stand beside them."""
+"""Runs in one file equal those of the folders, and can be merged with other runs."""
 
 import dataclasses
 import json
@@ -201,7 +201,7 @@ OLD = pyarrow.schema(
 
 
 def edit(path, change, schema):
-    """Edits the first usable row of ours; rows of today get a hash that holds again."""
+    """Edit the first usable row; rows of the current schema get a valid hash."""
     rows = pyarrow.parquet.read_table(path).to_pylist()
     change(next(row for row in rows if row["framework"] == "sb3" and row["run_json"]))
     if schema is PACKED_SCHEMA:

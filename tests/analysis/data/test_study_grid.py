@@ -1,4 +1,4 @@
-"""Files with a grid that nobody vouches for end in one message, soon, and in little memory."""
+"""Untrusted grid files end in one message, quickly, and in little memory."""
 
 import math
 import time

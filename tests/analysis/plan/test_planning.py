@@ -81,7 +81,7 @@ def write_runs(results, seeds=range(5), frameworks=SCORES, status="completed", *
 
 
 def planned_specs(text):
-    """Every run that the script's command lines stand for, by the harness' own reading."""
+    """Return every run of the script's command lines, parsed by the harness."""
     found = []
     for line in text.splitlines():
         if not line.startswith("${PYTHON:-python} -m parallax train"):

@@ -53,10 +53,10 @@ def site(tmp_path_factory, writer, draw_blank):
         for framework, level in levels.items():
             for seed in range(4):
                 failed = (algorithm, framework, seed) == ("td3", "cleanrl", 3)
-                fate = {"status": "failed", "failure": "it broke"} if failed else {}
+                outcome = {"status": "failed", "failure": "it broke"} if failed else {}
                 score = level + 20 * noise.normal() * (10 if framework == "cleanrl" else 1)
                 names = {"algorithm": algorithm, "framework": framework, "seed": seed}
-                writer(root / "results", score=score, variant=VARIANT, **names, **fate)
+                writer(root / "results", score=score, variant=VARIANT, **names, **outcome)
     (root / "grid.yaml").write_text(GRID)
     (root / "README.md").write_text(f"# Mine\n\n{SECTION_BEGIN}\n{SECTION_END}\n\n## Behind\n")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Learning curves: what seeds share, which runs count, and which policies stand beside them."""
+"""Learning curves: common steps of seeds, counted runs, and reference policies."""
 
 from pathlib import Path
 

@@ -146,7 +146,7 @@ def test_scale_is_one_at_the_published_or_solved_score():
     assert task.zero == best.zero == nothing[0]
     assert (task.one, task.source) == (published[0], f"0: doing nothing; 1: {published[1]}")
     assert (best.one, best.source) == (solved[0], f"0: doing nothing; 1: {solved[1]}")
-    swimmer = StudyCell("s", "Swimmer-v4", "ppo", "original", "")  # nobody says what solves it
+    swimmer = StudyCell("s", "Swimmer-v4", "ppo", "original", "")  # it has no solved score
     assert find_solved_scale(swimmer, VerdictOptions()) == find_task_scale(
         swimmer, VerdictOptions()
     )

@@ -38,7 +38,7 @@ def group(scores, env="Pendulum-v1"):
         ((-100, 0, 100), "inconclusive"),
         ((-300, -305, -310), "worse than random"),
         ((1000,), "not tested"),  # one seed has no deviation
-        ((400, 400, 400), "better than random"),  # nor have equal ones, but random actions do
+        ((400, 400, 400), "better than random"),  # equal returns have none, but random actions do
     ],
 )
 def test_scores_are_compared_with_random_actions(offsets, verdict):

@@ -118,7 +118,7 @@ def test_sweep_runs_all_and_then_skips_all(tmp_path):
     ],
 )
 def test_ctrl_c_and_a_closed_terminal_mark_runs_interrupted(number, tmp_path):
-    testbed = SweepTestbed(tmp_path)  # nobody tells its runs to go on
+    testbed = SweepTestbed(tmp_path)  # its runs get no order to continue
     arguments = [*SWEEP, f"results_dir={testbed.results}", "algorithm=ppo", "seed=0,1,2"]
     process = testbed.start(
         "parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2"

@@ -1,4 +1,4 @@
-"""No command starts what a folder names before somebody has said that it may."""
+"""No command runs code that a folder names without consent."""
 
 import dataclasses
 import hashlib

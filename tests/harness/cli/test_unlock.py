@@ -20,7 +20,7 @@ def folder(tmp_path):
 def test_lock_of_another_machine_is_removed_and_its_owner_named(folder, tmp_path, capsys):
     run_lock = recorded.hold(folder, machine="elsewhere", host="node7", pid=4711, job="88_3")
     (folder / "progress.json").write_text('{"step": 5, "time": 1e300, "period": 1e300}')
-    assert assess_run(folder, None).state == "running"  # nobody can tell from here
+    assert assess_run(folder, None).state == "running"  # cannot be determined on this machine
     assert main(["run", "unlock", str(tmp_path), "--yes"]) == 0
     said = capsys.readouterr().out
     assert "process 4711 on node7 in job 88_3" in said and "no heartbeat" in said

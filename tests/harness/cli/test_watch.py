@@ -1,4 +1,4 @@
-"""Following a run: its curves, its end, and a run that nobody trains any more."""
+"""Watching a run: its curves, its end, and an abandoned run."""
 
 import json
 import shutil

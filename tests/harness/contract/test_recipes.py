@@ -20,7 +20,7 @@ from parallax.harness.contract.recipes import (
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """Packages of somebody else: one with an adapter, and one with an algorithm."""
+    """Third-party packages: one with an adapter, and one with an algorithm."""
     for name, files in (("their_adapter", ["own", "original"]), ("their_algorithm", ["best"])):
         folder = tmp_path / name / "hp_configs" / "ppo"
         folder.mkdir(parents=True)

@@ -231,7 +231,7 @@ def test_losses_and_lines_are_recorded_with_the_steps_before_them(monkeypatch):
     training.world.events.tell(LossBackward(0.5))
     training.line = "agent.py:21"
     training.update("policy.0.weight")
-    training.line = ""  # of nobody: the last line stays
+    training.line = ""  # of no call: the last line stays
     training.world.events.tell(LossBackward(0.25))
     training.env.step(np.zeros(ACTIONS))
     training.update("critic1.0.weight")

@@ -94,7 +94,7 @@ def test_all_parts_of_an_object_are_restored():
     assert new.conformance_values == 2.5 and isinstance(new.conformance_values, np.float32)
     assert np.array_equal(new.objects[1]["k"], [0, 1]) and not hasattr(new, "text")
     assert new.draw() == old.draw()
-    assert new.call.__self__ is new  # code, which is nobody's state
+    assert new.call.__self__ is new  # code, which is no state
 
 
 def test_arrays_are_restored_in_place_with_shared_memory():
@@ -473,7 +473,7 @@ def test_no_property_is_set_and_no_attribute_of_compiled_objects():
 
 @pytest.mark.parametrize("state", [5, None, "x", named("list", "builtins:list", parts=[])])
 def test_a_root_that_would_be_replaced_is_refused(state):
-    """Otherwise the training would go on with the values of its set-up."""
+    """Otherwise the training would continue with the values of its set-up."""
     state = state | {"longest": None} if isinstance(state, dict) else state
     with pytest.raises(StateMismatchError, match=r"^net has another kind than the saved"):
         StateWriter().restore(Web(), state, "net")

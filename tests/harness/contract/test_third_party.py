@@ -1,4 +1,4 @@
-"""A package of somebody else's registers an adapter, with no change in this project."""
+"""A third-party package registers an adapter, with no change in this project."""
 
 import os
 import subprocess

@@ -59,7 +59,7 @@ def test_faulty_trainings_are_compared_with_healthy_ones():
     found = {
         ("sb3", "dqn", "none"): SettingRuns(plain, quiet),
         ("sb3", "dqn", "mutant-007"): SettingRuns({s: r - s for s, r in plain.items()}, said),
-        ("sb3", "ppo", "mutant-007"): SettingRuns(plain, quiet),  # nothing stands beside it
+        ("sb3", "ppo", "mutant-007"): SettingRuns(plain, quiet),  # without a healthy counterpart
     }
     verdicts = gather.judge_trainings(found)
     assert {verdict.mutant for verdict in verdicts} == {"sb3/dqn/007"}

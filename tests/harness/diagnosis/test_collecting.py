@@ -68,7 +68,7 @@ def test_images_are_recorded_and_passed_unchanged():
 def test_episodes_of_parallel_environments_are_separated():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=2, n_envs=2))
     for step in range(40):
-        ended = step in (18, 39)  # copies 0 and 1, after 10 and 20 steps of theirs
+        ended = step in (18, 39)  # environments 0 and 1, after 10 and 20 of their steps
         collector.transition(EnvTransition(step % 2, 1, np.zeros(3), 1.0, ended, False))
     assert [(e.length, e.episode_return) for e in collector.signals.episodes] == [
         (10, 10.0),

@@ -26,7 +26,7 @@ def digest(folder, intervention="none", framework="sb3"):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Weights of a run that nobody changed, by framework."""
+    """Weights of an unchanged run, by framework."""
     folder = tmp_path_factory.mktemp("plain")
     return {name: digest(folder, framework=name)[1] for name in ("sb3", "cleanrl")}
 

@@ -270,7 +270,7 @@ def test_evaluate_reports_equality_with_training_returns(folder, tmp_path, capsy
 
 
 class ForkedWorker:
-    """In the place of a process that imports everything anew, as the test above has one."""
+    """Replaces a process that imports everything again, as in the test above."""
 
     def __init__(self, command, env, **_):
         self._format_command, self._environment = command[2:], env

@@ -83,7 +83,7 @@ def test_a_replay_begins_where_episodes_of_a_training_began():
 
 
 class TestLander:
-    """LunarLander: the terrain and the push of a reset are dictated, and read back."""
+    """LunarLander: the terrain and the push of a reset are scripted, and read back."""
 
     @pytest.fixture(autouse=True)
     def _needs_box2d(self):

@@ -1,4 +1,4 @@
-"""Stored answers, outcomes and verdicts of somebody else: read field by field, or refused."""
+"""Stored answers, outcomes and verdicts from other users: read field by field, or refused."""
 
 import json
 import os

@@ -377,7 +377,7 @@ def test_clipped_product_is_named():
 
 
 def test_old_log_probs_of_renewed_advantages_are_named():
-    # Advantages that are computed anew are usual somewhere: another change is found beside them.
+    # Some implementations recompute advantages: another change is found in addition.
     advantages, new, old = make_minibatch()
     others = {"those of the minibatch": advantages, RENEWED_ADVANTAGES: advantages[::-1] ** 2}
     olds = {"the old ones": old, "those of the step before": old + new**2 / 9}

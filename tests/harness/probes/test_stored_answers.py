@@ -151,8 +151,8 @@ def test_the_second_measurement_reuses_the_answers(tmp_path: Path, monkeypatch: 
 
     first, n_first = measure(True)
     second, n_second = measure(True)
-    anew, n_anew = measure(False)
-    assert (n_first, n_second, n_anew) == (0, len(PROBES), 0)
-    for a, b, c in zip(first.results, second.results, anew.results, strict=True):
+    fresh, n_fresh = measure(False)
+    assert (n_first, n_second, n_fresh) == (0, len(PROBES), 0)
+    for a, b, c in zip(first.results, second.results, fresh.results, strict=True):
         values = [result.answers["sb3"].value.tolist() for result in (a, b, c)]
         assert values[0] == values[1] == values[2]

@@ -192,7 +192,7 @@ def test_members_with_wrong_lengths_are_refused_and_extra_fields_skipped():
             unpack_arrays(change(raw, CENTRAL, 24, size, 4))
     plain = write_archive([("a.npy", array(5) + b"")], zipfile.ZIP_STORED)
     directory = plain.index(CENTRAL)
-    extra = b"\x99\x99\x02\0ab"  # a field that nobody knows
+    extra = b"\x99\x99\x02\0ab"  # an unknown field
     longer = change(plain, LOCAL, 28, len(extra))
     longer = longer[:35] + extra + longer[35:]
     longer = change(longer, b"PK\5\6", 16, directory + len(extra), 4)

@@ -110,7 +110,7 @@ def test_only_new_rows_are_written_even_if_the_buffer_wraps(run_lock):
     second = store.save({}, {"buffer": array})
     assert 2 * CHUNK_BYTES < second.new_bytes < 2 * CHUNK_BYTES + 10_000
     assert np.array_equal(CheckpointStore(run_lock).load(2).state["buffer"], array)
-    # A later process goes on writing little.
+    # A later process continues to write little.
     later = CheckpointStore(run_lock)
     later.load(2)
     array[:10] = 3.0

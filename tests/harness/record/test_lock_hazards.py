@@ -116,7 +116,7 @@ def test_hidden_processes_are_not_taken_for_dead(hidepid):
     command = ["unshare", "--mount", sys.executable, "-c", HIDDEN, hidepid, FIRST, os.getpid()]
     result = subprocess.run([*map(str, command)], capture_output=True, text=True)
     if result.returncode == 5 or "unshare" in result.stderr:
-        pytest.skip("this system lets nobody mount /proc")
+        pytest.skip("this system does not permit mounting /proc")
     assert result.stdout.split() == ["watched", "dead", "dead"], result.stderr
 
 
@@ -301,7 +301,7 @@ def test_user_without_write_permission_gets_an_error_and_changes_nothing(mode, u
     second = users.start(SECOND, "second", 0, 0o022)
     assert second.communicate(timeout=30) == ("Permission denied\n", "")
     assert sorted(users.folder.rglob("*")) == before
-    third = users.start(FIRST, "again", 0, 0o022)  # whose run it is goes on
+    third = users.start(FIRST, "again", 0, 0o022)  # the owner of the run resumes
     assert third.communicate(timeout=30) == ("locked\n", "")
     assert (users.folder / "run.json").read_text() == "again"
 

@@ -1,4 +1,4 @@
-"""Traces: what a writer goes on from, what is left of a cut stream, and what is no trace."""
+"""Traces: resuming a writer, recovering a truncated stream, and refusing invalid files."""
 
 import io
 

@@ -103,7 +103,7 @@ def test_learning_is_from_the_minibatch_to_the_last_step_without_priorities():
     account.stepped()  # the policy's
     account.over()
     Ticking.now = 50.0
-    account.stepped()  # of nobody's minibatch
+    account.stepped()  # of no minibatch
     content = account.to_dict()
     assert (
         content["learning"] == 5.0 and content["priorities"] == 3.0 and content["minibatches"] == 1

@@ -117,7 +117,7 @@ def test_changes_to_a_running_run_do_not_affect_others(testbed):
 def test_worker_of_a_complete_run_changes_nothing(tmp_path):
     folder = recorded.complete_run(tmp_path)
     before = files(folder)
-    (folder / ".log-12345678").touch()  # its own, which nobody would remove after it
+    (folder / ".log-12345678").touch()  # its own, which nothing else would remove
     code = [sys.executable, "-m", "parallax.harness.worker", str(folder), ".log-12345678"]
     assert subprocess.run(code).returncode == EXIT_COMPLETE
     assert files(folder) == before

@@ -82,7 +82,7 @@ def testbed(tmp_path):
 
 @pytest.fixture
 def sweep(testbed):
-    """Two runs of a framework that waits for orders, both under way."""
+    """Two running runs of a framework that waits for orders."""
     arguments = [*SWEEP, "algorithm=ppo", "seed=0,1", f"results_dir={testbed.results}"]
     process = testbed.start(
         "parallax", "train", "--multirun", *arguments, "hydra.launcher.n_jobs=2", merged=True

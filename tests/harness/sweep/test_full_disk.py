@@ -1,4 +1,4 @@
-"""On a full disk the reason reaches whoever started the run, where it can be written nowhere."""
+"""On a full disk the reason reaches the user although it cannot be written."""
 
 import os
 import shutil

@@ -110,7 +110,7 @@ def test_exact_alignment_converts_different_meanings(framework, algorithm, value
     assert name not in list_names("exact", hyperparameters={field: without})[0]
     assert name not in list_names("common")[0]
     in_form = [item.name for item in list_reference_form(load_adapter(framework), algorithm)]
-    assert name in in_form  # so lockstep, which converts nothing anew, has it
+    assert name in in_form  # so lockstep, which adds no conversion, has it
     with pytest.raises(
         SpecError, match=f"intervention={name}: alignment=exact already includes it"
     ):

@@ -162,7 +162,7 @@ def test_a_policy_has_its_weights_and_the_statistics_of_observations():
 
 
 def test_training_beyond_the_scheduled_steps_ends():
-    """Upstream's counter may come from a checkpoint that somebody has altered."""
+    """Upstream's counter may come from an altered checkpoint."""
     manager = Manager()
     monitor = make_monitor(manager)
     monitor.attach(lambda shown: shown, dict, None, None)

@@ -82,8 +82,8 @@ def test_run_has_a_shared_network_and_its_policy_is_replayed(framework, tmp_path
         shared = [name for name in weights if name.startswith("policy.NatureCNN_0.")]
         assert len(shared) == 6
         for name in shared:
-            twin = weights[name.replace("policy.", "value.", 1)]
-            assert (weights[name] == twin).all(), name
+            counterpart = weights[name.replace("policy.", "value.", 1)]
+            assert (weights[name] == counterpart).all(), name
 
 
 @pytest.mark.parametrize("framework", [f for f in all_frameworks() if f.values[0] != "skrl"])

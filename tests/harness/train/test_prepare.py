@@ -101,13 +101,13 @@ def test_interventions_on_unused_code_are_refused_with_a_suitable_task(choices, 
 
     def make(*source):
         values = dict.fromkeys(field.name for field in dataclasses.fields(prepare.Intervention))
-        return prepare.Intervention(**(values | {"name": "bent", "source": source}))
+        return prepare.Intervention(**(values | {"name": "changed", "source": source}))
 
     executed = prepare._keep_executed(make(*sources), adapter, spec, context)
-    assert executed.source == (sources[0], sources[2]) and executed.name == "bent"
+    assert executed.source == (sources[0], sources[2]) and executed.name == "changed"
     assert prepare._keep_executed(make(), adapter, spec, context).source == ()
     raises(
-        "intervention=bent changes b, which framework=sb3 does not run on env=A-v0: use a task "
+        "intervention=changed changes b, which framework=sb3 does not run on env=A-v0: use a task "
         f"with {kind} actions.",
         *(prepare._keep_executed, make(sources[1]), adapter, spec, context),
     )
@@ -353,9 +353,9 @@ def test_changes_and_wrappers_are_described_if_present(monkeypatch):
     }
     assert prepare.describe_translation(prepared) == plain
     monkeypatch.setattr(prepare, "hash_wrapper_sources", lambda wrappers: {"m:W": "b"})
-    change = types.SimpleNamespace(name="bent", to_dict=lambda: {"does": "x"})
+    change = types.SimpleNamespace(name="changed", to_dict=lambda: {"does": "x"})
     changed = prepare.describe_translation(dataclasses.replace(prepared, interventions=(change,)))
-    more = {"interventions": {"bent": {"does": "x"}}, "wrapper_sources": {"m:W": "b"}}
+    more = {"interventions": {"changed": {"does": "x"}}, "wrapper_sources": {"m:W": "b"}}
     assert changed == plain | more
 
 

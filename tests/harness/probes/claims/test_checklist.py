@@ -60,7 +60,7 @@ def test_number_of_details_is_that_of_the_paper(checklists):
     assert [detail.number for detail in details] == list(range(1, 38))
 
 
-# Read in the installed sources: file and line of each stand in the page.
+# Read in the installed sources: the page has file and line of each.
 @pytest.mark.parametrize(
     ("number", "framework", "status"),
     [

@@ -218,7 +218,7 @@ def test_stored_answers_are_those_of_the_installed_versions(probes, report, caps
     for packages in report.versions.values():
         for package, stored in (entry.split() for entry in packages):
             if version(package) != stored:
-                pytest.skip(f"{package} is not {stored}: write docs/differences.json anew")
+                pytest.skip(f"{package} is not {stored}: write docs/differences.json again")
     code = main(["probe", "--frameworks", "cleanrl", "--probe", probes, "--baseline", str(ANSWERS)])
     assert "0 answers changed" in capsys.readouterr().out
     assert code == 0
