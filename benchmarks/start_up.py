@@ -33,7 +33,7 @@ from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
-from parallax.harness.cli.config_groups import register_config_groups
+from parallax.harness.cli.hydra_app import register_config_groups
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
 from parallax.harness.train.prepare import prepare_runs
 register_config_groups()

@@ -242,8 +242,7 @@ def train(
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from parallax.harness.cli.config_groups import register_config_groups
-    from parallax.harness.cli.hydra_app import spec_from_config
+    from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
     from parallax.harness.contract.fields import SpecError
     from parallax.harness.sweep.sweep import run_sweep
 

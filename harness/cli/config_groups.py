@@ -7,14 +7,13 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms, field_names
 from parallax.harness.contract.data_files import load_yaml
-from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
+from parallax.harness.contract.fields import format_unknown_name
+from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.replay import REPLAY_CONFIGS
 from parallax.harness.contract.run_spec import DIAGNOSIS_MODES, RunSpec
 
@@ -30,56 +29,6 @@ def list_group_options() -> dict[str, list[str]]:
         "replay": list(REPLAY_CONFIGS),
         "diagnosis": list(DIAGNOSIS_MODES),
     } | {f"hyperparameters/{algorithm}": names for algorithm, names in recipes.items()}
-
-
-DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")
-"""Settings of the group `diagnosis` itself; all other settings belong to a check."""
-
-
-def read_group_option(group: str, name: str) -> Mapping[str, Any]:
-    """Return the values of an option of a group."""
-    kind, _, algorithm = group.partition("/")
-    if kind == "hyperparameters":
-        return read_recipe(algorithm, name)
-    if group == "replay":
-        return REPLAY_CONFIGS[name]().to_dict()
-    if group == "diagnosis":
-        from parallax.harness.diagnosis.checks import (
-            get_default_thresholds,  # help needs only names
-        )
-
-        checks = {
-            key: {"threshold": value, "period": None}
-            for key, value in get_default_thresholds().items()
-        }
-        lists: dict[str, list[str]] = {"only": [], "skip": [], "extra_checks": []}
-        return {"name": name, "period": None, **lists, **checks}
-    own: dict[str, dict[str, Any]] = {
-        "framework": {"python": None},
-        "env": {"kwargs": {}, "wrappers": []},
-    }
-    return {"name": name} | own.get(group, {})
-
-
-def register_config_groups() -> None:
-    """Add the groups to those of Hydra."""
-    from hydra.core.config_store import ConfigStore  # half a second, and help needs only names
-    from omegaconf import OmegaConf
-
-    store = ConfigStore.instance()
-    for group, names in list_group_options().items():
-        for name in names:
-            # To Hydra, a slash in an option's name is a folder with its own package.
-            above, _, last = f"{group}/{name}".rpartition("/")
-            package = group if above != group else None
-            try:
-                node: Any = dict(read_group_option(group, name))
-            except SpecError:
-                continue  # a damaged recipe stops only the runs that use it
-            if group == "env":
-                node = OmegaConf.create(node)
-                OmegaConf.set_struct(node.kwargs, False)  # its names are the task's own
-            store.store(group=above, name=last, node=node, package=package)
 
 
 GROUP_KEYS: Mapping[str, tuple[str, ...]] = {

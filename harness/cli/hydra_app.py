@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from parallax.harness.cli.config_groups import (
-    DIAGNOSIS_KEYS,
     GROUP_KEYS,
     TOP_KEYS,
     explain_unknown_option,
+    list_group_options,
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
+from parallax.harness.contract.replay import REPLAY_CONFIGS
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
 from parallax.harness.record.old_names import RENAMED_ALIGNMENTS
@@ -29,6 +31,45 @@ from parallax.harness.sweep.sweep import count_processes, list_sweep, run_sweep
 
 _REFERENCE_PATTERN = re.compile(r"\$\{\.*(\w[\w.]*)")
 _NAMED_GROUPS = ("framework", "algorithm", "env", "hps", "study")
+DIAGNOSIS_KEYS = ("name", "period", "only", "skip", "extra_checks")
+"""Settings of the group `diagnosis` itself; all other settings belong to a check."""
+
+
+def register_config_groups() -> None:
+    """Add the groups that come from code to those of Hydra."""
+    store = ConfigStore.instance()
+    for group, names in list_group_options().items():
+        for name in names:
+            # To Hydra, a slash in an option's name is a folder with its own package.
+            above, _, last = f"{group}/{name}".rpartition("/")
+            package = group if above != group else None
+            try:
+                node: Any = dict(read_group_option(group, name))
+            except SpecError:
+                continue  # a damaged recipe stops only the runs that use it
+            if group == "env":
+                node = OmegaConf.create(node)
+                OmegaConf.set_struct(node.kwargs, False)  # its names are the task's own
+            store.store(group=above, name=last, node=node, package=package)
+
+
+def read_group_option(group: str, name: str) -> Mapping[str, Any]:
+    """Return the values of an option of a group."""
+    kind, _, algorithm = group.partition("/")
+    if kind == "hyperparameters":
+        return read_recipe(algorithm, name)
+    if group == "replay":
+        return REPLAY_CONFIGS[name]().to_dict()
+    if group == "diagnosis":
+        thresholds = get_default_thresholds().items()
+        checks = {key: {"threshold": value, "period": None} for key, value in thresholds}
+        lists: dict[str, list[str]] = {"only": [], "skip": [], "extra_checks": []}
+        return {"name": name, "period": None, **lists, **checks}
+    own: dict[str, dict[str, Any]] = {
+        "framework": {"python": None},
+        "env": {"kwargs": {}, "wrappers": []},
+    }
+    return {"name": name} | own.get(group, {})
 
 
 @hydra.main(version_base="1.3", config_path="pkg://parallax.harness.conf", config_name="config")

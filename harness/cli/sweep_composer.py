@@ -22,8 +22,13 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import track
 
-from parallax.harness.cli.config_groups import list_group_options, read_group_option
-from parallax.harness.cli.hydra_app import check_composed_keys, iterate_references, spec_from_values
+from parallax.harness.cli.config_groups import list_group_options
+from parallax.harness.cli.hydra_app import (
+    check_composed_keys,
+    iterate_references,
+    read_group_option,
+    spec_from_values,
+)
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
 

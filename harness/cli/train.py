@@ -17,11 +17,7 @@ from typing import Any
 
 import yaml
 
-from parallax.harness.cli.config_groups import (
-    explain_unknown_option,
-    list_group_options,
-    register_config_groups,
-)
+from parallax.harness.cli.config_groups import explain_unknown_option, list_group_options
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS, field_names
 from parallax.harness.contract.data_files import load_named_values
@@ -46,7 +42,7 @@ def run(words: Sequence[str]) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from parallax.harness.cli.hydra_app import run_hydra_app
+    from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
     words = ["hydra.launcher.dry_run=true" if word == "--dry-run" else word for word in words]

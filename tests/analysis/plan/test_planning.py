@@ -30,8 +30,7 @@ from parallax.analysis.stats import effect_size_and_power as effects
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
-from parallax.harness.cli.config_groups import register_config_groups
-from parallax.harness.cli.hydra_app import spec_from_config
+from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
 from parallax.harness.cli.main import main
 from parallax.harness.contract.run_spec import spec_to_dict
 

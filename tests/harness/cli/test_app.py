@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
-from parallax.harness.cli.config_groups import register_config_groups
+from parallax.harness.cli.hydra_app import register_config_groups
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
 from parallax.harness.sweep.progress import estimate_remaining_seconds

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from parallax.harness.cli.config_groups import register_config_groups
-from parallax.harness.cli.hydra_app import spec_from_config
+from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
 from parallax.harness.contract.fields import SpecError
 

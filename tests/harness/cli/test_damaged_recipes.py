@@ -5,7 +5,7 @@ import re
 import pytest
 from hydra.core.config_store import ConfigStore
 
-from parallax.harness.cli import config_groups, hydra_app
+from parallax.harness.cli import hydra_app
 from parallax.harness.cli import train as hydra_errors
 from parallax.harness.cli.hydra_app import _check_recipe
 from parallax.harness.contract import recipes
@@ -53,7 +53,7 @@ def test_damaged_recipe_is_refused_and_other_recipes_work(damaged, monkeypatch):
     stored = {}
     store = lambda self, group, name, **rest: stored.update({f"{group}/{name}": rest})  # noqa: E731
     monkeypatch.setattr(ConfigStore, "store", store)
-    config_groups.register_config_groups()
+    hydra_app.register_config_groups()
     assert "hyperparameters/ppo/sbx" in stored and "hyperparameters/td3/sbx" not in stored
     message = hydra_errors.explain_hydra_error(
         Exception("Could not find 'hyperparameters/td3/sbx'")
