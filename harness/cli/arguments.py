@@ -223,10 +223,10 @@ def select_frameworks(given: Sequence[str] | None) -> list[str]:
     return select_names("--frameworks", given, known)
 
 
-def get_single_name(option: str, given: Sequence[str], known: Sequence[str]) -> str:
-    """Return the one name that an option gives."""
-    names = select_names(option, given, known)
+def get_single_algorithm(given: Sequence[str] | None, known: Sequence[str]) -> str:
+    """Return the one algorithm that `--algorithms` gives."""
+    names = select_names("--algorithms", given or (), known)
     if len(names) != 1:
-        example = f"{option} {known[0]}" if known else option
-        raise SpecError(f"{option} takes one name, not {len(names)}, such as {example}.")
+        example = f"--algorithms {known[0]}" if known else "--algorithms"
+        raise SpecError(f"--algorithms takes one name, not {len(names)}, such as {example}.")
     return names[0]

@@ -11,7 +11,7 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     add_names_argument,
-    get_single_name,
+    get_single_algorithm,
     select_frameworks,
     select_names,
 )
@@ -223,7 +223,7 @@ def _list_operators() -> list[str]:
 
 
 def _draw_operator_values(options: argparse.Namespace) -> list[str]:
-    algorithm = get_single_name("--algorithms", options.algorithms, list(ALGORITHMS))
+    algorithm = get_single_algorithm(options.algorithms, list(ALGORITHMS))
     chosen = select_names("--operators", options.operators, list(FAULT_OPERATORS))
     original = load_recipe(algorithm, options.hps)
     fitting = [

@@ -15,7 +15,7 @@ from parallax.harness.cli.arguments import (
     check_output_folders,
     choose_alignment,
     find_script_side,
-    get_single_name,
+    get_single_algorithm,
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         differently before they learn.
     """
     check_output_folders([options.json, options.figure])
-    algorithm = get_single_name("--algorithms", options.algorithms or (), list(EXPERIMENT_BUILDERS))
+    algorithm = get_single_algorithm(options.algorithms, list(EXPERIMENT_BUILDERS))
     options.alignment = choose_alignment(options, len(options.frameworks or ()) > 1)
     first, second = _parse_sides(options, algorithm)
     print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")

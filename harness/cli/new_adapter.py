@@ -51,7 +51,7 @@ def create_adapter(name: str, root: Path) -> list[Path]:
         The files written, the changed pyproject.toml last.
     """
     check_adapter_name(name)
-    project = check_checkout(root, ", or use --package for a package of your own")
+    project = check_checkout(root)
     skeleton = AdapterSkeleton(
         name, f"parallax.adapters.{name}", f"adapters/{name}", f"tests/adapters/{name}"
     )
@@ -93,11 +93,14 @@ def check_module_name(name: str) -> None:
         )
 
 
-def check_checkout(root: Path, otherwise: str = "") -> Path:
-    """Return the `pyproject.toml` of a checkout; `otherwise` ends the message if there is none."""
+def check_checkout(root: Path) -> Path:
+    """Return the `pyproject.toml` of a checkout."""
     project = root / "pyproject.toml"
     if not (root / "adapters").is_dir() or _read_project_name(project) != "parallax-drl":
-        raise SpecError(f"--in {root} is not a checkout of this project. Name one{otherwise}.")
+        raise SpecError(
+            f"--in {root} is not a checkout of this project. Name one, or use --package for a "
+            "package of your own."
+        )
     return project
 
 

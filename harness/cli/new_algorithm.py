@@ -89,7 +89,7 @@ def create_algorithm(
         The files written and changed, pyproject.toml last.
     """
     _check_algorithm_name(name, root / DESCRIPTIONS_FOLDER / f"{name}.py")
-    project = check_checkout(root, ", or use --package for a package of your own")
+    project = check_checkout(root)
     for framework in frameworks:
         _check_framework(framework, root)
     description = f"{DESCRIPTIONS_FOLDER}/{name}.py"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_trust_argument,
-    get_single_name,
+    get_single_algorithm,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what changed and whether it matters."""
-    algorithm = get_single_name("--algorithms", options.algorithms or (), list(PROBED_ALGORITHMS))
+    algorithm = get_single_algorithm(options.algorithms, list(PROBED_ALGORITHMS))
     schedule = _make_schedule(options)
     reference = None if options.no_training else find_reference(options, algorithm)
     sides = [parse_side(text, algorithm, options.cache) for text in (options.first, options.second)]

@@ -21,7 +21,7 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_trust_argument,
     find_script_side,
-    get_single_name,
+    get_single_algorithm,
 )
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.progress import CommandProgress
@@ -133,7 +133,7 @@ class DifferingAnswer:
 def run(options: argparse.Namespace) -> int:
     """Print the answer."""
     names = list(PROBED_ALGORITHMS)
-    algorithm = get_single_name("--algorithms", options.algorithms or (), names)
+    algorithm = get_single_algorithm(options.algorithms, names)
     sides = _parse_sides(options, algorithm)
     pair = sides[0].label, sides[1].label
     loaded, env = None if options.study is None else _load_study(options.study), options.env

@@ -169,12 +169,12 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
     for record in _split_wandb_records(read_bounded(path, MAX_FILE_BYTES)):
         # Record: history = 2, config = 5, run = 17; wandb/proto/wandb_internal.proto.
         fields = _collect_fields(record)
-        rows += [_read_items(history, 1) for history in _take_bytes(fields, 2)]
+        rows += [_read_items(history) for history in _take_bytes(fields, 2)]
         for config in _take_bytes(fields, 5):
-            settings |= _read_items(config, 1)
+            settings |= _read_items(config)
         for run in _take_bytes(fields, 17):
             for config in _take_bytes(_collect_fields(run), 4):  # RunRecord: config = 4
-                settings |= _read_items(config, 1)
+                settings |= _read_items(config)
     settings = {name: value for name, value in settings.items() if not name.startswith("_")}
     values = _group_by_name(rows, step_name or "global_step")
     incomplete = {n for row in rows for n in row if n in values and _to_number(row[n]) is None}
@@ -216,13 +216,13 @@ def _to_number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def _read_items(raw: bytes, field: int) -> dict[str, Any]:
+def _read_items(raw: bytes) -> dict[str, Any]:
     """Read `HistoryItem`s and `ConfigItem`s: key = 1, nested_key = 2, value_json = 16.
 
     Later versions also write plain values: boolean = 4, integer = 5, number = 6, text = 7.
     """
     found: dict[str, Any] = {}
-    for item in _take_bytes(_collect_fields(raw), field):
+    for item in _take_bytes(_collect_fields(raw), 1):
         fields = _collect_fields(item)
         words = _take_bytes(fields, 1) or _take_bytes(fields, 2)
         name = b".".join(words).decode("utf-8", "replace")
