@@ -101,7 +101,6 @@ PPO_PROBES: tuple[Probe, ...] = (
         f"{PPO_CODE}: 1",
         ppo_experiments.run_library_defaults,
         "policy.log_std",
-        1.0,
     ),
     *initialisation.make_initialization_probes(
         "ppo",
@@ -262,7 +261,6 @@ SAC_PROBES: tuple[Probe, ...] = (
         f"{SAC_CODE}: 1",
         sac_experiments.run_library_defaults,
         "temperature.log",
-        1.0,
     ),
     initialisation.make_initial_target_probe(
         "sac", sac_experiments.run_library_defaults, SAC_ALGORITHM

@@ -11,7 +11,7 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedData
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, compute_once
 from parallax.harness.probes.reference_networks import HIDDEN_LAYERS, draw_weights, round_to_float32
 
 OBSERVATION_SIZE, ACTION_SIZE = 16, 2
@@ -109,18 +109,18 @@ def make_discrete_data(
 
 def make_weights(cache: ExperimentCache, algorithm: str) -> dict[str, Array]:
     """Return random weights of all networks; the shared arrays are read-only."""
+    return dict(_draw_shared_weights(cache, algorithm))
 
-    def draw() -> dict[str, Array]:
-        generator = np.random.default_rng([cache.seed, 1])
-        size = N_DISCRETE_ACTIONS if ALGORITHMS[algorithm].actions == "discrete" else ACTION_SIZE
-        found = draw_weights(
-            generator, algorithm, OBSERVATION_SIZE, size, choose_hidden_sizes(cache, algorithm)
-        )
-        for array in found.values():
-            array.flags.writeable = False
-        return found
 
-    return dict(cache.get_or_compute(("weights", algorithm), draw))
+@compute_once
+def _draw_shared_weights(cache: ExperimentCache, algorithm: str) -> dict[str, Array]:
+    generator = np.random.default_rng([cache.seed, 1])
+    size = N_DISCRETE_ACTIONS if ALGORITHMS[algorithm].actions == "discrete" else ACTION_SIZE
+    sizes = choose_hidden_sizes(cache, algorithm)
+    found = draw_weights(generator, algorithm, OBSERVATION_SIZE, size, sizes)
+    for array in found.values():
+        array.flags.writeable = False
+    return found
 
 
 def choose_hidden_sizes(cache: ExperimentCache, algorithm: str) -> tuple[int, int]:
@@ -187,6 +187,7 @@ def build_off_policy_experiment(
     return ProbeExperiment(name, algorithm, world, changes, networks, snapshots)
 
 
+@compute_once
 def choose_rare_update_settings(
     cache: ExperimentCache, algorithm: str, steps: int
 ) -> dict[str, Any]:
@@ -197,19 +198,15 @@ def choose_rare_update_settings(
     rare: dict[str, Any] = {"train_freq": steps, "gradient_steps": 1}
     late: dict[str, Any] = {"policy_delay": steps + 1}
     known = set(field_names(ALGORITHMS[algorithm]))
-
-    def choose() -> dict[str, Any]:
-        possible = (s for s in (rare, late) if s.keys() <= known)
-        return next((s for s in possible if cache.accepts_settings(algorithm, s, steps)), {})
-
-    return cache.get_or_compute(("seldom", algorithm, steps), choose)
+    possible = (s for s in (rare, late) if s.keys() <= known)
+    return next((s for s in possible if cache.accepts_settings(algorithm, s, steps)), {})
 
 
-def scale_critic_outputs(weights: dict[str, Array], factor: float) -> None:
-    """Multiply the outputs of all critics except target critics, in place."""
+def scale_critic_outputs(weights: dict[str, Array]) -> None:
+    """Multiply the outputs of critics, not of target critics, by `REWARD_SCALE`, in place."""
     for name in ("critic1.out.weight", "critic2.out.weight"):
         if name in weights:
-            weights[name] = round_to_float32(weights[name] * factor)
+            weights[name] = round_to_float32(weights[name] * REWARD_SCALE)
 
 
 FULL_PARALLEL_BUFFER = 28

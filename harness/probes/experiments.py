@@ -1,8 +1,9 @@
 """Scripted trainings that probes read, each run once per framework."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from parallax.harness.interventions.catalogue import (
 from parallax.harness.probes.reference_networks import HIDDEN_LAYERS
 
 CachedValue = TypeVar("CachedValue")
+Arguments = ParamSpec("Arguments")
 UNIT_BOUNDS = ((-1.0,), (1.0,), 0, 0)
 """Bounds, time limit and number of discrete actions of a task with continuous actions."""
 
@@ -321,3 +323,21 @@ class ExperimentCache:
             tuple(world.thresholds),
             tuple(native.patched_fields),
         )
+
+
+CacheOwner = TypeVar("CacheOwner", ProbeRun, ExperimentCache)
+
+
+def compute_once(
+    compute: Callable[Concatenate[CacheOwner, Arguments], CachedValue],
+) -> Callable[Concatenate[CacheOwner, Arguments], CachedValue]:
+    """Decorate a function of a run or of a cache, which stores its results by further arguments."""
+
+    @functools.wraps(compute)
+    def read(
+        owner: CacheOwner, /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> CachedValue:
+        key = compute, args, tuple(kwargs.items())
+        return owner.get_or_compute(key, lambda: compute(owner, *args, **kwargs))
+
+    return read

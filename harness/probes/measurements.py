@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
-from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.experiments import ProbeRun, compute_once
 from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import (
     HIDDEN_LAYERS,
@@ -53,21 +53,15 @@ MAX_UPDATES = 5
 """Number of updates that are read: stale or accumulated state is visible only after the first."""
 
 
-def find_minibatch(run: ProbeRun, step: OptimizerStepRecord | None = None) -> CriticMinibatch:
-    """Return the minibatch of an optimizer step of the critics, by default of the first one.
+@compute_once
+def find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch:
+    """Return the minibatch of an optimizer step of the critics.
 
     Transitions are identified by the observations among the critics' inputs.
 
     Raises:
         UnmeasuredError: The critics' inputs are not transitions of the run.
     """
-    chosen = list_critic_updates(run)[0] if step is None else step
-    return run.get_or_compute(
-        ("batch", id(chosen)), lambda: (chosen, _find_minibatch(run, chosen))
-    )[1]
-
-
-def _find_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> CriticMinibatch:
     if not step.critic_inputs:
         raise UnmeasuredError("its critics received no minibatch")
     if run.experiment.scripted_data.n_discrete_actions:
@@ -156,7 +150,7 @@ def describe_observations(run: ProbeRun, observations: Sequence[Array]) -> str:
 
 def fit_critic_action_unit(run: ProbeRun, dimension: int) -> tuple[float, float]:
     """Return scale and shift from the actions taken to those that critics see."""
-    seen = find_minibatch(run)
+    seen = find_minibatch(run, list_critic_updates(run)[0])
     taken = run.get_actions()[find_transition_rows(run, seen.observations), dimension]
     scale, shift = np.polyfit(taken, seen.actions[:, dimension], 1)
     return float(scale), float(shift)
@@ -214,19 +208,13 @@ def make_missing_step_error(run: ProbeRun, networks: str) -> UnmeasuredError:
     )
 
 
+@compute_once
 def list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
     """Return the first updates of all critics, two steps merged if each has its own optimizer.
 
     Raises:
         UnmeasuredError: There are none.
     """
-    found = run.get_or_compute("critic updates", lambda: _list_critic_updates(run))
-    if not found:
-        raise make_missing_step_error(run, "all critics")
-    return found
-
-
-def _list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
     found: list[OptimizerStepRecord] = []
     critics_of = set(list_critic_names(run))
     for step in run.record.steps:
@@ -237,7 +225,10 @@ def _list_critic_updates(run: ProbeRun) -> list[OptimizerStepRecord]:
             found[-1] = merge_steps(found[-1], step)
         else:
             found.append(step)
-    return [step for step in found if critics_of <= set(step.networks)][:MAX_UPDATES]
+    updates = [step for step in found if critics_of <= set(step.networks)][:MAX_UPDATES]
+    if not updates:
+        raise make_missing_step_error(run, "all critics")
+    return updates
 
 
 NEXT_OBSERVATIONS = "the policy learns at the next observations of the minibatch"
@@ -313,6 +304,7 @@ class CriticReading:
     gradients: Array
 
 
+@compute_once
 def read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
     """Solve for loss and target from the gradients of one update of both critics.
 
@@ -320,11 +312,6 @@ def read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
     k (Q_i - y) with a common k; the two equations give k and y at each row. `slope` covers the
     rows in which the critics differ enough.
     """
-    # The step is cached as well: while it is alive no other object gets its id.
-    return run.get_or_compute(("critics", id(step)), lambda: (step, _read_critics(run, step)))[1]
-
-
-def _read_critics(run: ProbeRun, step: OptimizerStepRecord) -> CriticReading:
     data, (_, activation) = find_minibatch(run, step), HIDDEN_LAYERS[run.experiment.algorithm]
     inputs = np.hstack([data.observations, data.actions])
     names = list_critic_names(run)

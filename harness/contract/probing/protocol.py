@@ -63,9 +63,9 @@ class ProbeScript:
     saved_cycles: frozenset[int] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class OptimizerStepRecord:
-    """One step of one optimizer.
+    """One step of one optimizer; compared by identity.
 
     Attributes:
         env_steps: Environment steps taken before it.

@@ -190,7 +190,7 @@ def _build_schedule_experiment(cache: ExperimentCache, name: str) -> ProbeExperi
 def run_greedy_policy(cache: ExperimentCache) -> ProbeRun:
     """Run one update cycle of greedy actions; the observations are the values."""
     weights = experiment_setups.make_weights(cache, "dqn")
-    set_identity_values(weights)
+    _set_identity_values(weights)
     world = experiment_setups.make_discrete_data(
         cache, BATCH_ROWS, ends=False, exploration_draw=0.999
     )
@@ -232,8 +232,9 @@ N_TIED_PATTERNS = 15
 """Number of pattern rows with ties, or with a single largest value of 1."""
 
 
-def set_identity_values(weights: dict[str, Array], shift: float = 8.0) -> None:
-    """Make the network output the first observations, in place."""
+def _set_identity_values(weights: dict[str, Array]) -> None:
+    # Makes the network output the first observations; the shift holds hidden units above 0.
+    shift = 8.0
     for name, array in weights.items():
         if name.startswith("critic1."):
             weights[name] = np.zeros_like(array)

@@ -294,11 +294,11 @@ def count_events(run: ProbeRun) -> Array:
             count_forced_random_steps(run),
             updates[0] if updates else NO_EVENT,
             len(updates),
-            compute_longest_interval(sorted(set(updates))),
+            _compute_longest_interval(sorted(set(updates))),
             len(moves),
             at[0] if moves else NO_EVENT,
             moves[0][1] if moves else NO_EVENT,
-            compute_longest_interval(at),
+            _compute_longest_interval(at),
         ],
         dtype=float,
     )
@@ -314,12 +314,12 @@ def _measure_even_counts(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(value, float), np.array([steps, steps, 1.0]))
 
 
-def compute_longest_interval(steps: Sequence[int]) -> float:
-    """Return the longest interval between two events; `NO_EVENT` if there are not two."""
+def _compute_longest_interval(steps: Sequence[int]) -> float:
     return float(np.max(np.diff(steps))) if len(steps) > 1 else NO_EVENT
 
 
-def _compute_expected_counts(run: ProbeRun) -> Array:
+def compute_expected_counts(run: ProbeRun) -> Array:
+    """Return the counts of `COUNT_NAMES` that the schedule of updates has."""
     hp, asked = run.hyperparameters, len(run.experiment.scripted_data.rewards)
     update_schedule = hp.compute_update_schedule(asked)
     every = hp.train_freq
@@ -354,7 +354,7 @@ def _build_count_probe(
             runner(cache),
             COUNT_NAMES,
             count_events(runner(cache)),
-            _compute_expected_counts(runner(cache)),
+            compute_expected_counts(runner(cache)),
         ),
         make_entry_description(COUNT_NAMES),
         counts=True,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, OptimizerStepRecord
 from parallax.harness.probes.dqn import experiments
 from parallax.harness.probes.dqn.experiments import (
     DOUBLE_Q_PAPER,
@@ -26,11 +26,7 @@ from parallax.harness.probes.families.critics import (
     compute_masked_targets,
     solve_predictions_and_gradients,
 )
-from parallax.harness.probes.families.optimisation import (
-    CLIPPED_BY_ENTRY,
-    ROUNDING,
-    is_clipped_by_entry,
-)
+from parallax.harness.probes.families.optimisation import ROUNDING, make_clipped_norm_probe
 from parallax.harness.probes.measurements import find_minibatch, list_critic_updates
 from parallax.harness.probes.probe import (
     SETTINGS,
@@ -162,18 +158,6 @@ def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     return ProbeMeasurement(np.array(shares), np.ones(len(shares)))
 
 
-def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
-    steps = list_critic_updates(experiments.run_clipped_gradients(cache))[:2]
-    norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
-    by_entry = all(is_clipped_by_entry(step, MAX_GRAD_NORM) for step in steps)
-    others = {CLIPPED_BY_ENTRY: np.array(norms)} if by_entry else {}
-    if min(norms) > MAX_GRAD_NORM and np.ptp(norms) > 1e-3 * MAX_GRAD_NORM:
-        others["gradients are not clipped at that norm"] = np.array(norms)
-    return ProbeMeasurement(
-        np.array(norms), np.full(len(norms), MAX_GRAD_NORM), alternatives=others
-    )
-
-
 def _measure_reward_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_unclipped_rewards(cache)
     slope, bend = fit_huber_curve(*_read_first_update(experiments.run_bandit(cache)))
@@ -196,38 +180,35 @@ def _measure_head_gradients(cache: ExperimentCache) -> ProbeMeasurement:
     step = list_critic_updates(run)[0]
     weights, data = step.before, find_minibatch(run, step)
     body = RELU(data.observations @ weights["critic1.0.weight"].T + weights["critic1.0.bias"])
-    pulls = {head: solve_head_gradients(step, body, head) for head in ("advantage", "value")}
-    taken = np.eye(pulls["advantage"].shape[1])[data.actions[:, 0].astype(int)]
-    value = pulls["value"]
-    hidden = RELU(
-        body @ weights["critic1.advantage0.weight"].T + weights["critic1.advantage0.bias"]
-    )
-    advantages = hidden @ weights["critic1.advantage.weight"].T + weights["critic1.advantage.bias"]
-    best = np.eye(taken.shape[1])[advantages.argmax(axis=1)]
-    others = {
-        "advantages without their mean taken off": value * taken,
-        "the largest advantage is taken off": value * (taken - best),
-    }
-    return ProbeMeasurement(pulls["advantage"], value * (taken - 1 / taken.shape[1]), None, others)
+    return compare_head_gradients(step, body, data.actions[:, 0].astype(int))
 
 
-def solve_head_gradients(step: OptimizerStepRecord, body: Array, head: str) -> Array:
-    """Return gradients of the loss by the outputs of one head, solved from its last layer's.
+def compare_head_gradients(
+    step: OptimizerStepRecord, body: Array, chosen: NDArray[np.intp]
+) -> ProbeMeasurement:
+    """Compare the gradient by advantages with that by the value, split as in the paper.
 
     Args:
         step: Optimizer step of a network with two heads.
         body: Input of both heads, float[rows, units].
-        head: `advantage` or `value`.
-
-    Returns:
-        float[rows, outputs], times the rows.
+        chosen: Actions that were taken, int[rows].
     """
-    name = f"critic1.{head}"
-    weights = step.before
-    hidden = RELU(body @ weights[f"{name}0.weight"].T + weights[f"{name}0.bias"])
-    system = np.vstack([hidden.T, np.ones(len(hidden))])
-    known = np.vstack([step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"]])
-    return np.asarray(np.linalg.lstsq(system, known, rcond=None)[0] * len(hidden))
+    # Each head's outputs, and the loss's gradients by them, solved from those of its last layer.
+    weights, outputs, pulls = step.before, dict[str, Array](), dict[str, Array]()
+    for head in ("advantage", "value"):
+        name = f"critic1.{head}"
+        hidden = RELU(body @ weights[f"{name}0.weight"].T + weights[f"{name}0.bias"])
+        outputs[head] = hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+        system = np.vstack([hidden.T, np.ones(len(hidden))])
+        known = np.vstack([step.gradients[f"{name}.weight"].T, step.gradients[f"{name}.bias"]])
+        pulls[head] = np.linalg.lstsq(system, known, rcond=None)[0] * len(hidden)
+    value, choices = pulls["value"], np.eye(pulls["advantage"].shape[1])
+    taken, best = choices[chosen], choices[outputs["advantage"].argmax(axis=1)]
+    others = {
+        "advantages without their mean taken off": value * taken,
+        "the largest advantage is taken off": value * (taken - best),
+    }
+    return ProbeMeasurement(pulls["advantage"], value * (taken - 1 / len(choices)), None, others)
 
 
 def _solve_targets(cache: ExperimentCache, run: ProbeRun, step: OptimizerStepRecord) -> Array:
@@ -295,17 +276,7 @@ LOSS_PROBES: Sequence[Probe] = (
         tolerance=0.01,
         events=(CRITIC_LOSS,),
     ),
-    Probe(
-        "dqn.gradient_clipping",
-        f"What is the norm of gradients that are clipped at {MAX_GRAD_NORM}?",
-        "Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1: that norm, over all layers",
-        "norm, in the first two updates",
-        _measure_gradient_norm,
-        make_relation_description("norm"),
-        tolerance=1e-3,
-        part=SETTINGS,
-        events=(POLICY_STEP,),
-    ),
+    make_clipped_norm_probe("dqn", experiments.run_clipped_gradients, MAX_GRAD_NORM),
     Probe(
         "dqn.reward_clipping",
         "What is the gradient of the loss at rewards beyond -1 and 1?",

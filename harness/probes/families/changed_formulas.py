@@ -13,7 +13,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiment_setups import ACTION_SIZE
-from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.experiments import ProbeRun, compute_once
 from parallax.harness.probes.formula_changes import (
     Formula,
     FormulaQuantities,
@@ -81,7 +81,6 @@ class StepWeights(dict[str, Tensor]):
     def __init__(self, step: OptimizerStepRecord) -> None:
         """Read the weights."""
         super().__init__({name: _make_tensor(array) for name, array in step.before.items()})
-        self.step = step  # while it is alive no other object gets its id
         self.run = functools.lru_cache(maxsize=2000)(self._run)
 
     def _run(self, network: str, layer: str, shape: tuple[int, ...], inputs: bytes) -> Tensor:
@@ -89,9 +88,10 @@ class StepWeights(dict[str, Tensor]):
         return run_network(dict(self), network, torch.as_tensor(array.copy()), layer)
 
 
+@compute_once
 def read_weights(run: ProbeRun, step: OptimizerStepRecord) -> StepWeights:
     """Return the weights before a step."""
-    return run.get_or_compute(("tensors", id(step)), lambda: StepWeights(step))
+    return StepWeights(step)
 
 
 def run_network(
@@ -137,7 +137,6 @@ class TargetRows:
     """Rows that a minibatch's targets may be computed from, by description.
 
     Attributes:
-        step: Update of the minibatch.
         at: Numbers of steps, int[rows]; the right ones first.
         masks: Kinds of the minibatch's rows, bool[rows].
         states: Next states, float[rows, size]; the right ones first.
@@ -145,7 +144,6 @@ class TargetRows:
         kinds: Ends of all steps, float[steps + 1].
     """
 
-    step: OptimizerStepRecord
     at: Mapping[str, Tensor]
     masks: Mapping[str, Tensor]
     states: Mapping[str, Tensor]
@@ -153,6 +151,7 @@ class TargetRows:
     kinds: Tensor
 
 
+@compute_once
 def list_target_rows(run: ProbeRun, step: OptimizerStepRecord) -> TargetRows:
     """Return the rows for the targets of an update."""
     steps, n_envs = run.transitions, run.experiment.n_envs
@@ -174,15 +173,14 @@ def list_target_rows(run: ProbeRun, step: OptimizerStepRecord) -> TargetRows:
     states = {name: after[i] for name, i in at.items()}
     states |= {name: before[i] for name, i in begun.items()}
     of_rows = {name: mask.ravel()[rows] for name, mask in masks.items()}
-    return TargetRows(step, at, of_rows, states, rewards, _append_zeros(kinds.ravel()))
+    return TargetRows(at, of_rows, states, rewards, _append_zeros(kinds.ravel()))
 
 
 def choose_target_data(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord
 ) -> TargetData:
     """Return the data of a minibatch's targets, parts of which may be those of other steps."""
-    # The value has the step: while it is alive no other object gets its id.
-    rows = run.get_or_compute(("target rows", id(step)), lambda: list_target_rows(run, step))
+    rows = list_target_rows(run, step)
     rewards, at, gamma = rows.rewards, rows.at, run.hyperparameters.gamma
     q.mark_rows(rows.masks)
     reward = rewards[q.choose("rewards are", at)]

@@ -18,7 +18,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
 from parallax.harness.probes.experiment_setups import REWARD_SCALE
-from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.experiments import ExperimentCache, ProbeRun, compute_once
 from parallax.harness.probes.families.optimisation import (
     EARLIER_GRADIENTS,
     adds_earlier_gradients,
@@ -397,12 +397,9 @@ def explain_targets(
     return changed_formulas.explain_targets(run, known, found) or explain_critic_gradients(run)
 
 
+@compute_once
 def explain_critic_gradients(run: ProbeRun) -> str:
     """Return which quantity of the critics' loss differs from the paper's, or ""."""
-    return run.get_or_compute("explained critics", lambda: _explain_critic_gradients(run))
-
-
-def _explain_critic_gradients(run: ProbeRun) -> str:
     from parallax.harness.probes.families import changed_formulas
 
     steps, twins = list_critic_updates(run)[:2], len(list_critic_names(run)) > 1

@@ -178,13 +178,13 @@ def _describe_orthogonality(comparison: object, measurement: ProbeMeasurement) -
 
 
 def make_initial_constant_probe(
-    probe_name: str, question: str, source: str, own: RunDefaults, name: str, expected: float
+    probe_name: str, question: str, source: str, own: RunDefaults, name: str
 ) -> Probe:
-    """Return the probe of a learned number that starts at a constant, on a log scale."""
+    """Return the probe of a learned number that starts at 1 and is learned on a log scale."""
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         value = np.exp(own(cache, 0).record.created[name].ravel())
-        return ProbeMeasurement(value, np.full_like(value, expected))
+        return ProbeMeasurement(value, np.ones_like(value))
 
     return Probe(
         probe_name,

@@ -40,6 +40,7 @@ from parallax.harness.probes.probe import (
     ProbeMeasurement,
     UnmeasuredError,
     make_entry_description,
+    make_relation_description,
 )
 from parallax.harness.probes.reference_networks import (
     ACTIVATIONS,
@@ -290,6 +291,35 @@ def is_clipped_by_entry(step: OptimizerStepRecord, bound: float) -> bool:
     sizes = np.abs(np.concatenate([gradient.ravel() for gradient in step.gradients.values()]))
     at_bound = np.isclose(sizes, bound, rtol=ROUNDING)
     return bool(at_bound.sum() > 1 and at_bound[sizes.argmax()])
+
+
+def make_clipped_norm_probe(
+    algorithm: str, run: Callable[[ExperimentCache], ProbeRun], largest: float
+) -> Probe:
+    """Return the probe of the norm of a critic's gradients that are clipped at `largest`."""
+
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        steps = list_critic_updates(run(cache))[:2]
+        norms = np.array(
+            [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
+        )
+        by_entry = all(is_clipped_by_entry(step, largest) for step in steps)
+        others = {CLIPPED_BY_ENTRY: norms} if by_entry else {}
+        if min(norms) > largest and np.ptp(norms) > 1e-3 * largest:
+            others["gradients are not clipped at that norm"] = norms
+        return ProbeMeasurement(norms, np.full(len(norms), largest), alternatives=others)
+
+    return Probe(
+        f"{algorithm}.gradient_clipping",
+        f"What is the norm of gradients that are clipped at {largest}?",
+        "Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1: that norm, over all layers",
+        "norm, in the first two updates",
+        measure,
+        make_relation_description("norm"),
+        tolerance=1e-3,
+        part=SETTINGS,
+        events=(POLICY_STEP,),
+    )
 
 
 EARLIER_GRADIENTS = "gradients of earlier updates are added"

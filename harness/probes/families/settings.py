@@ -149,7 +149,6 @@ def make_option_probe(
     setting: str,
     build: Callable[[ExperimentCache, str], ProbeExperiment] = build_off_policy_option_experiment,
     part: str = UPDATE,
-    events: tuple[str, ...] = (),
 ) -> Probe:
     """Return the probe of whether settings can be changed alone and change the weights.
 
@@ -160,7 +159,6 @@ def make_option_probe(
         setting: The setting in words, for the question.
         build: Builds the training whose settings are changed.
         part: See `Probe`.
-        events: See `Probe`.
     """
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
@@ -179,7 +177,6 @@ def make_option_probe(
         lambda comparison, measurement: "the setting has no effect",
         counts=True,
         part=part,
-        events=events,
     )
 
 

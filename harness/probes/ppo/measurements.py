@@ -15,7 +15,7 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED, ScriptedTransition
-from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.experiments import ProbeRun, compute_once
 from parallax.harness.probes.measurements import describe_observations, measure_misfit, merge_steps
 from parallax.harness.probes.ppo.experiments import GAMMA, LAMBDA
 from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
@@ -48,12 +48,9 @@ BOTH_NETWORKS = {"policy", "value"}
 """Networks that learn from a minibatch."""
 
 
+@compute_once
 def list_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
     """Return optimizer steps by minibatch: two if policy and value have separate optimizers."""
-    return run.get_or_compute("ppo updates", lambda: _group_updates(run))
-
-
-def _group_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
     found: list[tuple[OptimizerStepRecord, ...]] = []
     for step in run.record.steps:
         last = found[-1] if found else ()
@@ -65,11 +62,10 @@ def _group_updates(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ...]]:
     return found
 
 
+@compute_once
 def list_gradient_steps(run: ProbeRun) -> list[OptimizerStepRecord]:
     """Return one merged step of both networks per minibatch."""
-    return run.get_or_compute(
-        "ppo steps", lambda: [functools.reduce(merge_steps, u) for u in list_updates(run)]
-    )
+    return [functools.reduce(merge_steps, update) for update in list_updates(run)]
 
 
 def get_snapshot_step(run: ProbeRun, number: int) -> OptimizerStepRecord:

@@ -7,9 +7,8 @@ import numpy as np
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import ACTION, OptimizerStepRecord
-from parallax.harness.probes.dqn.exploration import compute_longest_interval
+from parallax.harness.probes.dqn import exploration
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
-from parallax.harness.probes.families.counts import NO_EVENT
 from parallax.harness.probes.measurements import MAX_UPDATES, list_network_steps
 from parallax.harness.probes.probe import (
     LOOP,
@@ -161,33 +160,10 @@ APEX_PAPER = "Horgan et al. 2018 (arXiv:1803.00933), section 4"
 
 def _measure_counts(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_count_experiment(cache)
-    hp, steps = run.hyperparameters, len(run.experiment.scripted_data.rewards)
-    updates = [step.env_steps for step in run.record.steps]
-    moves = [(at, taken) for at, taken, _ in run.record.target_moves]
-    value = [
-        len(run.transitions),
-        updates[0] if updates else NO_EVENT,
-        len(updates),
-        compute_longest_interval(sorted(set(updates))),
-        len(moves),
-        *(moves[0] if moves else (NO_EVENT, NO_EVENT)),
-        compute_longest_interval([at for at, _ in moves]),
-    ]
-    rounds = (steps - hp.learning_starts) // CYCLE_STEPS + 1
-    interval = hp.target_update_interval * experiments.UPDATES_PER_CYCLE // CYCLE_STEPS
-    copies = rounds * experiments.UPDATES_PER_CYCLE // interval
-    before = (interval - 1) // experiments.UPDATES_PER_CYCLE * CYCLE_STEPS
-    expected = [
-        steps,
-        hp.learning_starts,
-        rounds * experiments.UPDATES_PER_CYCLE,
-        CYCLE_STEPS,
-        copies,
-        hp.learning_starts + before,
-        interval,
-        hp.target_update_interval,
-    ]
-    return ProbeMeasurement(np.array(value, float), np.array(expected, float))
+    # Actors have no warm-up of random actions.
+    place = exploration.COUNT_NAMES.index("warm-up steps")
+    found, due = exploration.count_events(run), exploration.compute_expected_counts(run)
+    return ProbeMeasurement(np.delete(found, place), np.delete(due, place))
 
 
 def _measure_actor_refresh(cache: ExperimentCache) -> ProbeMeasurement:

@@ -14,7 +14,7 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import OptimizerStepRecord, Parameters
 from parallax.harness.contract.probing.scripted_env import TERMINATED
-from parallax.harness.probes.experiments import ProbeRun
+from parallax.harness.probes.experiments import ProbeRun, compute_once
 from parallax.harness.probes.measurements import UNKNOWN_OBSERVATIONS, list_critic_updates
 from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import RELU
@@ -109,12 +109,9 @@ class ReplaySequence:
         return slice(self.start_row, self.start_row + self.length)
 
 
+@compute_once
 def split_sequences(run: ProbeRun) -> list[ReplaySequence]:
     """Return the sequences of a run with one environment, in the order of their completion."""
-    return run.get_or_compute("cut", lambda: _split_sequences(run))
-
-
-def _split_sequences(run: ProbeRun) -> list[ReplaySequence]:
     # A sequence begins every `length - overlap` steps of an episode, unless the previous one
     # already contains all remaining steps.
     hp, found, first = run.hyperparameters, list[ReplaySequence](), 0
@@ -134,19 +131,13 @@ def _split_sequences(run: ProbeRun) -> list[ReplaySequence]:
     return found
 
 
+@compute_once
 def find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
     """Return the sequences of an update, identified by the observations among its inputs.
 
     Raises:
         UnmeasuredError: Its inputs are not observations of the run.
     """
-    # The step is cached as well: while it is alive no other object gets its id.
-    return run.get_or_compute(
-        ("minibatch", id(step)), lambda: (step, _find_sequence_minibatch(run, step))
-    )[1]
-
-
-def _find_sequence_minibatch(run: ProbeRun, step: OptimizerStepRecord) -> list[ReplaySequence]:
     hp = run.hyperparameters
     rows = hp.sequence_length + 1
     whole = [shown for shown in step.critic_inputs if len(shown) == hp.batch_size * rows]
@@ -200,12 +191,9 @@ def collect_rewards(run: ProbeRun, sequence: ReplaySequence) -> Array:
     return np.array([t.reward for t in run.transitions[sequence.rows]])
 
 
+@compute_once
 def compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
     """Return the actor's states before each transition, with its initial weights."""
-    return run.get_or_compute("stored states", lambda: _compute_stored_states(run))
-
-
-def _compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
     layers, found, first = select_layers(run.weights, "actor"), list[LstmState](), 0
     for last, transition in enumerate(run.transitions):
         if transition.end or last + 1 == len(run.transitions):
@@ -289,6 +277,7 @@ def compute_td_errors(run: ProbeRun, sequence: ReplaySequence, weights: Paramete
     )
 
 
+@compute_once
 def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
     """Return derivatives of the loss by the predictions, times the sequences of the minibatch.
 
@@ -298,12 +287,6 @@ def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list
     Returns:
         One array per sequence of the minibatch, float[length].
     """
-    return run.get_or_compute(
-        ("pulls", id(step)), lambda: (step, _solve_prediction_gradients(run, step))
-    )[1]
-
-
-def _solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list[Array]:
     drawn, layers = (find_sequence_minibatch(run, step), select_layers(step.before, "critic1"))
     hidden = [
         compute_head_features(layers, compute_lstm_outputs(run, s, layers))[:-1] for s in drawn

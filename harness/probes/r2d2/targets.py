@@ -6,13 +6,13 @@ import numpy as np
 
 from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
-from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_STEP, OptimizerStepRecord
-from parallax.harness.probes.dqn.updates import solve_head_gradients
+from parallax.harness.contract.probing.protocol import CRITIC_LOSS, OptimizerStepRecord
+from parallax.harness.probes.dqn.updates import compare_head_gradients
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
+from parallax.harness.probes.families.optimisation import make_clipped_norm_probe
 from parallax.harness.probes.measurements import list_critic_updates
 from parallax.harness.probes.probe import (
     SEQUENCES,
-    SETTINGS,
     UPDATE,
     Probe,
     ProbeMeasurement,
@@ -147,12 +147,6 @@ def _measure_double_q(cache: ExperimentCache) -> ProbeMeasurement:
     )
 
 
-def _measure_gradient_norm(cache: ExperimentCache) -> ProbeMeasurement:
-    steps = list_critic_updates(experiments.run_clipped_gradients(cache))[:2]
-    norms = [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
-    return ProbeMeasurement(np.array(norms), np.full(len(norms), experiments.MAX_GRAD_NORM))
-
-
 def _measure_dueling_heads(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_dueling_network(cache)
     step = list_critic_updates(run)[0]
@@ -160,17 +154,7 @@ def _measure_dueling_heads(cache: ExperimentCache) -> ProbeMeasurement:
     drawn = {s.start_row: s for s in sequences.find_sequence_minibatch(run, step)}.values()
     shown = np.vstack([sequences.compute_lstm_outputs(run, s, layers)[:-1] for s in drawn])
     chosen = np.concatenate([sequences.collect_actions(run, s) for s in drawn])
-    value = solve_head_gradients(step, shown, "value")
-    advantage = solve_head_gradients(step, shown, "advantage")
-    taken = np.eye(advantage.shape[1])[chosen]
-    best = np.eye(taken.shape[1])[
-        network.compute_head_output(layers, shown, "advantage", "advantage0").argmax(1)
-    ]
-    others = {
-        "advantages without their mean taken off": value * taken,
-        "the largest advantage is taken off": value * (taken - best),
-    }
-    return ProbeMeasurement(advantage, value * (taken - 1 / taken.shape[1]), None, others)
+    return compare_head_gradients(step, shown, chosen)
 
 
 def _build_target_probe(
@@ -241,17 +225,7 @@ PROBES: Sequence[Probe] = (
         f"{R2D2_PAPER}, section 2.3: that of the online network",
         _measure_double_q,
     ),
-    Probe(
-        "r2d2.gradient_clipping",
-        f"What is the norm of gradients that are clipped at {experiments.MAX_GRAD_NORM}?",
-        "Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1: that norm, over all layers",
-        "norm, in the first two updates",
-        _measure_gradient_norm,
-        make_relation_description("norm"),
-        tolerance=1e-3,
-        part=SETTINGS,
-        events=(POLICY_STEP,),
-    ),
+    make_clipped_norm_probe("r2d2", experiments.run_clipped_gradients, experiments.MAX_GRAD_NORM),
     Probe(
         "r2d2.dueling_head",
         "How is the gradient of a value split over the advantages of a dueling network?",

@@ -20,7 +20,12 @@ from parallax.harness.probes.experiment_setups import (
     WIDE_HIGH,
     WIDE_LOW,
 )
-from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
+from parallax.harness.probes.experiments import (
+    ExperimentCache,
+    ProbeExperiment,
+    ProbeRun,
+    compute_once,
+)
 from parallax.harness.probes.probe import UnmeasuredError
 from parallax.harness.probes.reference_networks import round_to_float32
 
@@ -53,23 +58,19 @@ def measure_std(cache: ExperimentCache, raw: Array, name: str) -> Array:
     return _invert_squashing(cache, actions) / noise
 
 
+@compute_once
 def is_squashed(cache: ExperimentCache) -> bool:
     """Return whether the policy squashes samples by tanh: then no action exceeds 1."""
-    return cache.get_or_compute(
-        "squashes", lambda: bool(_run_search(cache, SEARCH_START, *SEARCH_GRIDS[0])[1].max() <= 1)
-    )
+    return bool(_run_search(cache, SEARCH_START, *SEARCH_GRIDS[0])[1].max() <= 1)
 
 
 def _invert_squashing(cache: ExperimentCache, actions: Array) -> Array:
     return np.arctanh(np.minimum(actions, 1 - 1e-7)) if is_squashed(cache) else actions
 
 
+@compute_once
 def find_std_output(cache: ExperimentCache, std: float) -> float:
     """Return the network output that gives a standard deviation in this implementation."""
-    return cache.get_or_compute(("raw for", std), lambda: _find_std_output(cache, std))
-
-
-def _find_std_output(cache: ExperimentCache, std: float) -> float:
     raw = SEARCH_START
     for width, points in SEARCH_GRIDS:
         grid, actions = _run_search(cache, raw, width, points)
@@ -92,12 +93,9 @@ INTERPOLATION_WIDTH, INTERPOLATION_POINTS = 1.5, 31
 """Half width of the map's known range around `POLICY_STD`, and number of points in it."""
 
 
+@compute_once
 def interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
     """Return the map from network output to standard deviation, near `POLICY_STD`."""
-    return cache.get_or_compute("std near", lambda: _interpolate_std(cache))
-
-
-def _interpolate_std(cache: ExperimentCache) -> Callable[[Array], Array]:
     middle = find_std_output(cache, POLICY_STD)
     bounds = middle - INTERPOLATION_WIDTH, middle + INTERPOLATION_WIDTH
     grid = round_to_float32(np.linspace(*bounds, INTERPOLATION_POINTS))
@@ -157,7 +155,7 @@ def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
     """Run the same with huge rewards, steep critics and another temperature."""
     experiment = _build_update_experiment(cache, "sac loud", 5)
     weights = dict(experiment.weights)
-    experiment_setups.scale_critic_outputs(weights, REWARD_SCALE)
+    experiment_setups.scale_critic_outputs(weights)
     weights["temperature.log"] = round_to_float32(np.log([0.2]))
     experiment.scripted_data.rewards[:] *= REWARD_SCALE
     return cache.run(dataclasses.replace(experiment, weights=weights, snapshots=8))

@@ -71,9 +71,9 @@ def run_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
     return cache.run(_build_update_experiment(cache, algorithm, "update"))
 
 
-def run_noisy_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run the same with much exploration noise after the warm-up."""
-    experiment = _build_update_experiment(cache, algorithm, "exploring update")
+def run_noisy_update(cache: ExperimentCache) -> ProbeRun:
+    """Run the same of TD3 with much exploration noise after the warm-up."""
+    experiment = _build_update_experiment(cache, "td3", "exploring update")
     changes = {**experiment.changes, "exploration_noise": 0.5}
     return cache.run(dataclasses.replace(experiment, changes=changes))
 
@@ -82,7 +82,7 @@ def run_huge_rewards(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun
     """Run the same with huge rewards and steep critics."""
     experiment = _build_update_experiment(cache, algorithm, "loud", 6)
     weights = dict(experiment.weights)
-    experiment_setups.scale_critic_outputs(weights, REWARD_SCALE)
+    experiment_setups.scale_critic_outputs(weights)
     experiment.scripted_data.rewards[:] *= REWARD_SCALE
     changes = {**experiment.changes, **BANDIT_SETTINGS[algorithm]}
     return cache.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
