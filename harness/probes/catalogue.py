@@ -41,9 +41,8 @@ from parallax.harness.probes.probe import (
     run_probe,
 )
 from parallax.harness.probes.r2d2 import experiments as r2d2_experiments
-from parallax.harness.probes.r2d2 import memory as r2d2_memory
 from parallax.harness.probes.r2d2 import replay as r2d2_replay
-from parallax.harness.probes.r2d2 import targets as r2d2_targets
+from parallax.harness.probes.r2d2 import updates as r2d2_updates
 from parallax.harness.probes.results import ProbeAnswer
 from parallax.harness.probes.sac import experiments as sac_experiments
 from parallax.harness.probes.sac import policy as sac_policy
@@ -120,6 +119,7 @@ PPO_PROBES: tuple[Probe, ...] = (
     ppo_rollouts.STORED_REWARD_PROBE,
 )
 
+TD3_RUNS = td3_experiments.RUNS["td3"]
 TD3_ALGORITHM = f"{TD3_PAPER}, algorithm 1"
 
 
@@ -137,41 +137,28 @@ TD3_PROBES: tuple[Probe, ...] = (
     ),
     *td3_actions.ACTION_PROBES,
     *td3_updates.UPDATE_PROBES,
-    *counts.make_count_probes(
-        "td3",
-        td3_experiments.run_count_experiment,
-        td3_experiments.run_parallel_envs,
-        TD3_ALGORITHM,
-        POLICY_DELAY,
-    ),
-    *storage.make_storage_probes(
-        "td3", td3_experiments.run_update, td3_experiments.run_out_of_bounds
-    ),
+    *counts.make_count_probes(TD3_RUNS, TD3_ALGORITHM, POLICY_DELAY),
+    *storage.make_storage_probes(TD3_RUNS, td3_experiments.run_out_of_bounds),
     storage.make_critic_action_probe("td3"),
-    storage.make_full_buffer_probe("td3", td3_experiments.run_full_buffer),
-    *storage.make_parallel_storage_probes(
-        "td3", td3_experiments.run_parallel_update, td3_experiments.run_full_parallel_buffer
-    ),
+    *storage.make_buffer_probes(TD3_RUNS),
     *optimisation.make_gradient_probes(
         "td3",
-        td3_experiments.run_update,
+        TD3_RUNS.run_update,
         ("policy", "critic1", "critic2"),
         f"{TD3_PAPER}, appendix C: ReLU",
     ),
     *optimisation.make_optimizer_probes(
         "td3",
-        td3_experiments.run_update,
-        td3_experiments.run_library_defaults,
+        TD3_RUNS.run_update,
+        TD3_RUNS.run_library_defaults,
         {"policy": 1e-3, "critic1": 1e-3},
         1e-8,
         f"{TD3_PAPER}, appendix C: Adam with 0.001",
     ),
-    initialisation.make_initial_target_probe(
-        "td3", td3_experiments.run_library_defaults, TD3_ALGORITHM
-    ),
+    initialisation.make_initial_target_probe(TD3_RUNS, TD3_ALGORITHM),
     *initialisation.make_initialization_probes(
         "td3",
-        td3_experiments.run_library_defaults,
+        TD3_RUNS.run_library_defaults,
         initialisation.InitialNetworks(
             lambda name, shape: 1 / np.sqrt(3 * shape[1]),
             1 / np.sqrt(3),
@@ -198,11 +185,12 @@ TD3_PROBES: tuple[Probe, ...] = (
     *randomness.make_randomness_probes(
         "td3", lambda cache: td3_experiments.DRAWING_SETTINGS["td3"]
     ),
-    settings.make_tau_probe("td3", td3_experiments.run_count_experiment),
+    settings.make_tau_probe(TD3_RUNS),
     td3_actions.EXPLORATION_UNIT_PROBE,
     *td3_updates.SETTING_PROBES,
 )
 
+SAC_RUNS = sac_experiments.RUNS
 SAC_ALGORITHM = f"{SAC_PAPER}, algorithm 1"
 SAC_APPENDIX = f"{SAC_PAPER}, appendix D"
 
@@ -228,29 +216,17 @@ SAC_PROBES: tuple[Probe, ...] = (
     *sac_policy.PROBES,
     *sac_updates.UPDATE_PROBES,
     *sac_updates.TEMPERATURE_PROBES,
-    *counts.make_count_probes(
-        "sac",
-        sac_experiments.run_count_experiment,
-        sac_experiments.run_parallel_envs,
-        SAC_ALGORITHM,
-        1,
-        has_temperature=True,
-    ),
-    *storage.make_storage_probes(
-        "sac", sac_experiments.run_update, sac_experiments.run_frozen_policy
-    ),
+    *counts.make_count_probes(SAC_RUNS, SAC_ALGORITHM, 1, has_temperature=True),
+    *storage.make_storage_probes(SAC_RUNS, sac_experiments.run_frozen_policy),
     storage.make_critic_action_probe("sac"),
-    storage.make_full_buffer_probe("sac", sac_experiments.run_full_buffer),
-    *storage.make_parallel_storage_probes(
-        "sac", sac_experiments.run_parallel_update, sac_experiments.run_full_parallel_buffer
-    ),
+    *storage.make_buffer_probes(SAC_RUNS),
     *optimisation.make_gradient_probes(
-        "sac", sac_experiments.run_update, ("policy", "critic1", "critic2"), f"{SAC_APPENDIX}: ReLU"
+        "sac", SAC_RUNS.run_update, ("policy", "critic1", "critic2"), f"{SAC_APPENDIX}: ReLU"
     ),
     *optimisation.make_optimizer_probes(
         "sac",
-        sac_experiments.run_update,
-        sac_experiments.run_library_defaults,
+        SAC_RUNS.run_update,
+        SAC_RUNS.run_library_defaults,
         {"policy": 3e-4, "critic1": 3e-4, "temperature": 3e-4},
         1e-8,
         f"{SAC_APPENDIX}: Adam with 0.0003",
@@ -259,15 +235,13 @@ SAC_PROBES: tuple[Probe, ...] = (
         "sac.initial_temperature",
         "What is the initial temperature by default?",
         f"{SAC_CODE}: 1",
-        sac_experiments.run_library_defaults,
+        SAC_RUNS.run_library_defaults,
         "temperature.log",
     ),
-    initialisation.make_initial_target_probe(
-        "sac", sac_experiments.run_library_defaults, SAC_ALGORITHM
-    ),
+    initialisation.make_initial_target_probe(SAC_RUNS, SAC_ALGORITHM),
     *initialisation.make_initialization_probes(
         "sac",
-        sac_experiments.run_library_defaults,
+        SAC_RUNS.run_library_defaults,
         initialisation.InitialNetworks(
             lambda name, shape: float(np.sqrt(2 / sum(shape))),
             0.0,
@@ -288,7 +262,7 @@ SAC_PROBES: tuple[Probe, ...] = (
     *randomness.make_randomness_probes(
         "sac", lambda cache: {"hidden_sizes": (256, 256), "policy_delay": 1}
     ),
-    settings.make_tau_probe("sac", sac_experiments.run_count_experiment),
+    settings.make_tau_probe(SAC_RUNS),
     sac_updates.POLICY_STEPS_PROBE,
 )
 
@@ -328,34 +302,30 @@ DDPG_PROBES: tuple[Probe, ...] = (
     ),
     *ddpg.NOISE_PROBES,
     *ddpg.UPDATE_PROBES,
-    *counts.make_count_probes(
-        "ddpg", ddpg.run_count_experiment, ddpg.run_parallel_envs, ddpg.DDPG_ALGORITHM, 1
-    ),
-    *storage.make_storage_probes("ddpg", ddpg.run_update, ddpg.run_out_of_bounds),
+    *counts.make_count_probes(ddpg.RUNS, ddpg.DDPG_ALGORITHM, 1),
+    *storage.make_storage_probes(ddpg.RUNS, ddpg.run_out_of_bounds),
     storage.make_critic_action_probe("ddpg"),
-    storage.make_full_buffer_probe("ddpg", ddpg.run_full_buffer),
-    *storage.make_parallel_storage_probes(
-        "ddpg", ddpg.run_parallel_update, ddpg.run_full_parallel_buffer
-    ),
+    *storage.make_buffer_probes(ddpg.RUNS),
     *optimisation.make_gradient_probes(
-        "ddpg", ddpg.run_update, ("policy", "critic1"), f"{ddpg.DDPG_PAPER}, section 7: rectified"
+        "ddpg",
+        ddpg.RUNS.run_update,
+        ("policy", "critic1"),
+        f"{ddpg.DDPG_PAPER}, section 7: rectified",
     ),
     *optimisation.make_optimizer_probes(
         "ddpg",
-        ddpg.run_update,
-        ddpg.run_library_defaults,
+        ddpg.RUNS.run_update,
+        ddpg.RUNS.run_library_defaults,
         {"policy": 1e-4, "critic1": 1e-3},
         1e-8,
         f"{ddpg.DDPG_PAPER}, section 7: Adam with 0.0001 and 0.001, weight decay 0.01 of "
         "the critic",
         decay=0.01,
     ),
-    initialisation.make_initial_target_probe(
-        "ddpg", ddpg.run_library_defaults, ddpg.DDPG_ALGORITHM
-    ),
+    initialisation.make_initial_target_probe(ddpg.RUNS, ddpg.DDPG_ALGORITHM),
     *initialisation.make_initialization_probes(
         "ddpg",
-        ddpg.run_library_defaults,
+        ddpg.RUNS.run_library_defaults,
         initialisation.InitialNetworks(
             _compute_ddpg_weight_rms,
             _compute_ddpg_bias_rms,
@@ -370,36 +340,32 @@ DDPG_PROBES: tuple[Probe, ...] = (
     *randomness.make_randomness_probes(
         "ddpg", lambda cache: td3_experiments.DRAWING_SETTINGS["ddpg"]
     ),
-    settings.make_tau_probe("ddpg", ddpg.run_count_experiment),
+    settings.make_tau_probe(ddpg.RUNS),
 )
 
+DQN_RUNS = dqn_experiments.RUNS
 DQN_PROBES: tuple[Probe, ...] = (
     *dqn_exploration.EXPLORATION_PROBES,
     *dqn_updates.LOSS_PROBES,
     *dqn_updates.TARGET_PROBES,
     *dqn_exploration.COUNT_PROBES,
-    *storage.make_storage_probes("dqn", dqn_experiments.run_update, None),
-    storage.make_full_buffer_probe("dqn", dqn_experiments.run_full_buffer),
-    *storage.make_parallel_storage_probes(
-        "dqn", dqn_experiments.run_parallel_update, dqn_experiments.run_full_parallel_buffer
-    ),
+    *storage.make_storage_probes(DQN_RUNS, None),
+    *storage.make_buffer_probes(DQN_RUNS),
     *optimisation.make_gradient_probes(
-        "dqn", dqn_experiments.run_update, ("critic1",), f"{DQN_PAPER}, methods: rectified"
+        "dqn", DQN_RUNS.run_update, ("critic1",), f"{DQN_PAPER}, methods: rectified"
     ),
     *optimisation.make_optimizer_probes(
         "dqn",
-        dqn_experiments.run_update,
-        dqn_experiments.run_library_defaults,
+        DQN_RUNS.run_update,
+        DQN_RUNS.run_library_defaults,
         {"critic1": 2.5e-4},
         1e-8,
         f"{DQN_PAPER}, extended data table 1: 0.00025, there of RMSProp; here Adam",
     ),
-    initialisation.make_initial_target_probe(
-        "dqn", dqn_experiments.run_library_defaults, DQN_ALGORITHM
-    ),
+    initialisation.make_initial_target_probe(DQN_RUNS, DQN_ALGORITHM),
     *initialisation.make_initialization_probes(
         "dqn",
-        dqn_experiments.run_library_defaults,
+        DQN_RUNS.run_library_defaults,
         initialisation.InitialNetworks(
             lambda name, shape: 1 / np.sqrt(3 * shape[1]),
             1 / np.sqrt(3),
@@ -411,8 +377,8 @@ DQN_PROBES: tuple[Probe, ...] = (
 )
 
 R2D2_PROBES: tuple[Probe, ...] = (
-    *r2d2_targets.PROBES,
-    *r2d2_memory.PROBES,
+    *r2d2_updates.TARGET_PROBES,
+    *r2d2_updates.MEMORY_PROBES,
     *r2d2_replay.PRIORITY_PROBES,
     *r2d2_replay.COUNT_PROBES,
     optimisation.make_step_probe("r2d2", r2d2_experiments.run_bandit, ("critic1",)),

@@ -42,16 +42,10 @@ OU_NOISE: dict[str, Any] = {
 WEIGHT_DECAY = 0.1
 """A weight decay that is large enough to be measured in one step."""
 
-run_update = functools.partial(experiments.run_update, algorithm="ddpg")
+RUNS = experiments.RUNS["ddpg"]
 run_huge_rewards = functools.partial(experiments.run_huge_rewards, algorithm="ddpg")
-run_parallel_update = functools.partial(experiments.run_parallel_update, algorithm="ddpg")
-run_full_buffer = functools.partial(experiments.run_full_buffer, algorithm="ddpg")
 run_out_of_bounds = functools.partial(experiments.run_out_of_bounds, algorithm="ddpg")
 run_narrow_bounds = functools.partial(experiments.run_narrow_bounds, algorithm="ddpg")
-run_count_experiment = functools.partial(experiments.run_count_experiment, algorithm="ddpg")
-run_full_parallel_buffer = functools.partial(experiments.run_full_parallel_buffer, algorithm="ddpg")
-run_parallel_envs = functools.partial(experiments.run_parallel_envs, algorithm="ddpg")
-run_library_defaults = functools.partial(experiments.run_library_defaults, algorithm="ddpg")
 
 
 def run_bandit(cache: ExperimentCache) -> ProbeRun:
@@ -78,7 +72,7 @@ def run_ou_noise(cache: ExperimentCache) -> ProbeRun:
 def _change_update_experiment(
     cache: ExperimentCache, name: str, **changes: float
 ) -> ProbeExperiment:
-    experiment = run_update(cache).experiment
+    experiment = RUNS.run_update(cache).experiment
     changed = {**experiment.changes, **changes}
     return dataclasses.replace(experiment, name=f"ddpg {name}", changes=changed)
 
@@ -122,11 +116,8 @@ def _measure_weight_decay(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 CRITIC_PROBES = critics.CriticProbes(
-    "ddpg",
-    run_update,
+    RUNS,
     run_huge_rewards,
-    run_parallel_update,
-    run_full_buffer,
     compute_targets,
     list_target_terms,
     DDPG_ALGORITHM,

@@ -1,7 +1,7 @@
 """Data, weights, settings and experiments that several probes share."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,12 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED, ScriptedData
 from parallax.harness.contract.recipes import load_recipe
-from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, compute_once
+from parallax.harness.probes.experiments import (
+    ExperimentCache,
+    ProbeExperiment,
+    ProbeRun,
+    compute_once,
+)
 from parallax.harness.probes.reference_networks import HIDDEN_LAYERS, draw_weights, round_to_float32
 
 OBSERVATION_SIZE, ACTION_SIZE = 16, 2
@@ -209,18 +214,6 @@ def scale_critic_outputs(weights: dict[str, Array]) -> None:
             weights[name] = round_to_float32(weights[name] * REWARD_SCALE)
 
 
-FULL_PARALLEL_BUFFER = 28
-"""Transitions in a buffer that four environments fill before the first update."""
-
-
-def parallelize_full_buffer(experiment: ProbeExperiment) -> ProbeExperiment:
-    """Return an experiment on four environments whose buffer is smaller than its warm-up."""
-    steps = len(experiment.scripted_data.rewards)
-    sizes = {"learning_starts": steps - 4, "buffer_size": FULL_PARALLEL_BUFFER}
-    changes = {**experiment.changes, **sizes}
-    return parallelize_experiment(dataclasses.replace(experiment, changes=changes), 4)
-
-
 def parallelize_experiment(experiment: ProbeExperiment, copies: int) -> ProbeExperiment:
     """Return the same experiment on parallel environments, with one cycle per step of all."""
     rounds = {"train_freq": copies, "gradient_steps": copies}
@@ -261,3 +254,66 @@ def build_defaults_experiment(
     name, seed = f"{algorithm} own {number}", cache.seed * 100 + number
     # With an optimizer for each critic, the second update ends with step 5 or 6.
     return ProbeExperiment(name, algorithm, data, changes, snapshots=6, seed=seed)
+
+
+FULL_PARALLEL_BUFFER = 28
+"""Transitions in a buffer that four environments fill before the first update."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OffPolicyRuns:
+    """Trainings that probes of all off-policy algorithms read.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        build_update: Builds a training with updates on changing minibatches. Takes its name and
+            the number of updates.
+        build_counts: Builds a training whose events are counted, with one environment or several.
+        updates: Number of updates of `run_update`.
+        parallel_settings: Hyperparameters that differ on parallel environments.
+    """
+
+    algorithm: str
+    build_update: Callable[[ExperimentCache, str, int], ProbeExperiment]
+    build_counts: Callable[[ExperimentCache, str, bool], ProbeExperiment]
+    updates: int
+    parallel_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def run_update(self, cache: ExperimentCache) -> ProbeRun:
+        """Run some updates, each on another minibatch."""
+        return cache.run(self.build_update(cache, "update", self.updates))
+
+    def run_parallel_update(self, cache: ExperimentCache) -> ProbeRun:
+        """Run the same on parallel environments."""
+        return cache.run(self._build_parallel_update(cache, "learning copies", 12))
+
+    def run_full_buffer(self, cache: ExperimentCache) -> ProbeRun:
+        """Run updates with a buffer that is full before the first of them."""
+        experiment = self.build_update(cache, "full", FULL_BUFFER_ROWS)
+        changes = {**experiment.changes, **FULL_BUFFER_SETTINGS}
+        return cache.run(dataclasses.replace(experiment, changes=changes))
+
+    def run_full_parallel_buffer(self, cache: ExperimentCache) -> ProbeRun:
+        """Run the same on parallel environments."""
+        starts = BATCH_ROWS + 24 - 4
+        sizes = {"learning_starts": starts, "buffer_size": FULL_PARALLEL_BUFFER}
+        return cache.run(self._build_parallel_update(cache, "full copies", 24, **sizes))
+
+    def _build_parallel_update(
+        self, cache: ExperimentCache, name: str, updates: int, **sizes: int
+    ) -> ProbeExperiment:
+        experiment = self.build_update(cache, name, updates)
+        changes = {**experiment.changes, **self.parallel_settings, **sizes}
+        return parallelize_experiment(dataclasses.replace(experiment, changes=changes), 4)
+
+    def run_count_experiment(self, cache: ExperimentCache) -> ProbeRun:
+        """Run a training whose events are counted."""
+        return cache.run(self.build_counts(cache, "counts", False))
+
+    def run_parallel_envs(self, cache: ExperimentCache) -> ProbeRun:
+        """Run the same on four parallel environments with an update per transition."""
+        return cache.run(parallelize_experiment(self.build_counts(cache, "copies", True), 4))
+
+    def run_library_defaults(self, cache: ExperimentCache, number: int = 0) -> ProbeRun:
+        """Run a short training with library defaults and the framework's own initial weights."""
+        return cache.run(build_defaults_experiment(cache, self.algorithm, number))

@@ -10,10 +10,9 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
-    FULL_BUFFER_ROWS,
-    FULL_BUFFER_SETTINGS,
     N_DISCRETE_ACTIONS,
     OBSERVATION_SIZE,
+    OffPolicyRuns,
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
 from parallax.harness.probes.reference_networks import round_to_float32
@@ -58,13 +57,8 @@ BASE_SETTINGS: dict[str, Any] = {
 """Random actions, and the paper's target from a network that does not change."""
 
 
-def run_update(cache: ExperimentCache) -> ProbeRun:
-    """Run some updates with small errors, each on another minibatch."""
-    return cache.run(_build_update_experiment(cache, "update"))
-
-
 def run_moving_target(cache: ExperimentCache) -> ProbeRun:
-    """Run the same with a target network that is copied every fourth step."""
+    """Run some updates with a target network that is copied every fourth step."""
     moves = {"target_update_interval": SHORT_INTERVAL}
     return cache.run(_build_update_experiment(cache, "moving", **moves))
 
@@ -80,25 +74,6 @@ def run_default_target(cache: ExperimentCache) -> ProbeRun:
 def run_double_q(cache: ExperimentCache) -> ProbeRun:
     """Run the same with double Q-learning: the online network chooses the next action."""
     return cache.run(_build_update_experiment(cache, "double", 4, double_q=True))
-
-
-def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
-    """Run the same on parallel environments."""
-    experiment = _build_update_experiment(cache, "learning copies", 12)
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
-    """Run parallel environments with a buffer that is full before the first update."""
-    experiment = _build_update_experiment(cache, "full copies", 24)
-    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
-
-
-def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
-    """Run updates with a buffer that is full before the first of them."""
-    return cache.run(
-        _build_update_experiment(cache, "full", FULL_BUFFER_ROWS, **FULL_BUFFER_SETTINGS)
-    )
 
 
 def run_bandit(cache: ExperimentCache) -> ProbeRun:
@@ -202,22 +177,6 @@ def run_greedy_policy(cache: ExperimentCache) -> ProbeRun:
     return cache.run(_build_experiment(cache, "acting", world, 0, weights, **settings))
 
 
-def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
-    """Run a longer training with cycles of three steps and almost no random actions."""
-    return cache.run(_build_count_experiment(cache, "counts", 3, 9))
-
-
-def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
-    """Run four parallel environments with an update per transition."""
-    experiment = _build_count_experiment(cache, "copies", 4, 8)
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
-    """Run a short training with library defaults and the framework's own initial weights."""
-    return cache.run(experiment_setups.build_defaults_experiment(cache, "dqn", number))
-
-
 def make_value_patterns() -> Array:
     """Return values of all actions, float[rows, actions]: first without ties, then with ties."""
     turns = np.arange(BATCH_ROWS)[:, None] + np.arange(N_DISCRETE_ACTIONS)
@@ -281,8 +240,10 @@ def _make_scaled_weights(cache: ExperimentCache, factor: float) -> dict[str, Arr
 
 
 def _build_count_experiment(
-    cache: ExperimentCache, name: str, every: int, interval: int
+    cache: ExperimentCache, name: str, is_parallel: bool
 ) -> ProbeExperiment:
+    # Almost no random actions, and cycles of three steps with one environment.
+    every, interval = (4, 8) if is_parallel else (3, 9)
     changes = {
         # Not exactly 0: then some implementations would draw no random number.
         "exploration_initial": 1e-3,
@@ -325,3 +286,6 @@ def _build_experiment(
 def choose_base_settings(cache: ExperimentCache) -> dict[str, Any]:
     """Return `BASE_SETTINGS` and the hidden sizes that the framework supports."""
     return {**BASE_SETTINGS, "hidden_sizes": experiment_setups.choose_hidden_sizes(cache, "dqn")}
+
+
+RUNS = OffPolicyRuns("dqn", _build_update_experiment, _build_count_experiment, updates=8)

@@ -366,12 +366,12 @@ COUNT_PROBES: Sequence[Probe] = (
     _build_count_probe(
         "dqn.counts",
         "How often do events of a training happen, and when first?",
-        experiments.run_count_experiment,
+        experiments.RUNS.run_count_experiment,
     ),
     _build_count_probe(
         "dqn.counts_with_copies",
         "How often do events happen with 4 parallel environments, by transitions?",
-        experiments.run_parallel_envs,
+        experiments.RUNS.run_parallel_envs,
     ),
     Probe(
         "dqn.counts_of_even_rounds",

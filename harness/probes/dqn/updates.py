@@ -387,11 +387,8 @@ def _measure_soft_update(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 CRITIC_PROBES = critics.CriticProbes(
-    "dqn",
-    experiments.run_update,
+    experiments.RUNS,
     experiments.run_steep_values,
-    experiments.run_parallel_update,
-    experiments.run_full_buffer,
     compute_targets,
     list_target_terms,
     DQN_ALGORITHM,
@@ -399,9 +396,7 @@ CRITIC_PROBES = critics.CriticProbes(
     reader=READER,
     steps=list_updates_without_target_move,
 )
-_MOVING = dataclasses.replace(
-    CRITIC_PROBES, run_update=experiments.run_moving_target, steps=list_critic_updates
-)
+_MOVING = dataclasses.replace(CRITIC_PROBES, steps=list_critic_updates)
 TARGET_PROBES: Sequence[Probe] = (
     *CRITIC_PROBES.build_target_probes(),
     Probe(
@@ -435,7 +430,7 @@ TARGET_PROBES: Sequence[Probe] = (
         tolerance=1e-3,
         part=SETTINGS,
     ),
-    _MOVING.build_move_probe(),
+    CRITIC_PROBES.build_move_probe(experiments.run_moving_target),
     critics.make_target_move_probe(
         "dqn.partial_target_update",
         "How far does each array of the target network move to the online one, at "

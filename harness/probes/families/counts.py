@@ -7,6 +7,7 @@ import numpy as np
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.algorithms.base import UpdateSchedule
+from parallax.harness.probes.experiment_setups import OffPolicyRuns
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import describe_optimizers
 from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
@@ -85,19 +86,12 @@ def describe_delays(run: ProbeRun) -> list[str]:
 
 
 def make_count_probes(
-    algorithm: str,
-    run: Callable[[ExperimentCache], ProbeRun],
-    run_parallel: Callable[[ExperimentCache], ProbeRun],
-    source: str,
-    policy_delay: int,
-    has_temperature: bool = False,
+    runs: OffPolicyRuns, source: str, policy_delay: int, has_temperature: bool = False
 ) -> Sequence[Probe]:
     """Return the probes that count the events of an off-policy actor-critic training.
 
     Args:
-        algorithm: Name of the algorithm.
-        run: Runs a training without exploration noise.
-        run_parallel: Runs one with parallel environments.
+        runs: Trainings of the algorithm.
         source: Citation of the paper's algorithm.
         policy_delay: The paper's critic steps per policy and target update.
         has_temperature: Whether the algorithm learns a temperature.
@@ -123,31 +117,31 @@ def make_count_probes(
     order = (*(f"place of the {name}" for name in networks), *moves)
     return (
         Probe(
-            f"{algorithm}.counts",
+            f"{runs.algorithm}.counts",
             "How often do events of a training happen, and when first?",
             f"{source}; one update after each step that follows the warm-up",
             ", ".join(names),
-            make_measure(run),
+            make_measure(runs.run_count_experiment),
             make_entry_description(names),
             counts=True,
             part=LOOP,
         ),
         Probe(
-            f"{algorithm}.counts_with_copies",
+            f"{runs.algorithm}.counts_with_copies",
             "How often do events happen with 4 parallel environments, by transitions?",
             f"{source}: a step of each copy is a transition",
             ", ".join(names),
-            make_measure(run_parallel),
+            make_measure(runs.run_parallel_envs),
             make_entry_description(names),
             counts=True,
             part=LOOP,
         ),
         Probe(
-            f"{algorithm}.update_order",
+            f"{runs.algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
             ", ".join(order),
-            lambda cache: _measure_update_order(run(cache), has_temperature),
+            lambda cache: _measure_update_order(runs.run_count_experiment(cache), has_temperature),
             make_entry_description(order),
             counts=True,
             part=LOOP,

@@ -17,7 +17,7 @@ from parallax.harness import formulas
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.probing.protocol import CRITIC_LOSS, POLICY_LOSS, OptimizerStepRecord
 from parallax.harness.contract.probing.scripted_env import TERMINATED, TRUNCATED
-from parallax.harness.probes.experiment_setups import REWARD_SCALE
+from parallax.harness.probes.experiment_setups import REWARD_SCALE, OffPolicyRuns
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun, compute_once
 from parallax.harness.probes.families.optimisation import (
     EARLIER_GRADIENTS,
@@ -120,26 +120,20 @@ class CriticProbes:
     """The questions about the critics of one algorithm.
 
     Attributes:
-        algorithm: An algorithm with critics and target networks.
-        run_update: Runs some updates on minibatches with all kinds of episode ends.
-        run_huge_rewards: Runs the same with huge rewards and steep critics.
-        run_parallel_update: Runs the same on parallel environments.
-        run_full_buffer: Runs the same with a buffer that is full before the first update.
+        runs: Trainings of an algorithm with critics and target networks.
+        run_huge_rewards: Runs some updates with huge rewards and steep critics.
         target: Returns the paper's targets of a step, and others by their description.
         terms: Returns the terms of these targets with the paper's weights, by name.
         paper: Citation of the critics' loss.
         halves_loss: Whether the paper's loss is half the squared error.
         term_names: Names of the terms.
         reader: Reads loss and target from an update.
-        run_for_slopes: Runs the training whose loss is read; None for `run_update`.
+        run_for_slopes: Runs the training whose loss is read; None for `runs.run_update`.
         steps: Lists the updates that are read.
     """
 
-    algorithm: str
-    run_update: RunExperiment
+    runs: OffPolicyRuns
     run_huge_rewards: RunExperiment
-    run_parallel_update: RunExperiment
-    run_full_buffer: RunExperiment
     target: Callable[[ProbeRun, OptimizerStepRecord], TargetAlternatives]
     terms: Callable[[ProbeRun, OptimizerStepRecord], TargetTerms]
     paper: str
@@ -156,27 +150,28 @@ class CriticProbes:
             *self.build_target_probes(),
             self.build_weight_probe(),
             self._build_clipping_probe(),
-            self.build_move_probe(),
+            self.build_move_probe(self.runs.run_update),
         )
 
     def build_target_probes(self) -> Sequence[Probe]:
         """Return the probes of targets within episodes, at their ends, and in other settings."""
         pardo = "Pardo et al. 2018 (arXiv:1712.00378), eq. 6: time goes on, so bootstrap"
-        nothing, one = f"{self.paper}: nothing follows, the target is the reward", self.run_update
-        both, several = f"{self.paper}; {pardo}", self.run_parallel_update
+        nothing = f"{self.paper}: nothing follows, the target is the reward"
+        one, several = self.runs.run_update, self.runs.run_parallel_update
+        both, full = f"{self.paper}; {pardo}", self.runs.run_full_buffer
         limit, goal = "at a truncation by a time limit", " at the end of the task"
         cases: Sequence[tuple[str, str, str, str, RunExperiment, int | None]] = (
             ("critic_target", "within an episode", self.paper, "", one, 0),
             ("termination_target", "at a termination", nothing, goal, one, TERMINATED),
             ("truncation_target", limit, pardo, " at a time limit", one, TRUNCATED),
             ("target_with_copies", "with parallel environments", both, "", several, None),
-            ("full_buffer_target", "when the buffer is full", both, "", self.run_full_buffer, None),
+            ("full_buffer_target", "when the buffer is full", both, "", full, None),
         )
         # The linear system is worst conditioned for rows with similar hidden units; without a
         # selection of rows the worst of them is included.
         return tuple(
             Probe(
-                f"{self.algorithm}.{name}",
+                f"{self.runs.algorithm}.{name}",
                 f"What is the critics' target {place}?",
                 source,
                 f"value target, in units of return, {FIRST_UPDATES_TEXT}",
@@ -277,7 +272,7 @@ class CriticProbes:
         names = self.term_names
 
         def measure(cache: ExperimentCache) -> ProbeMeasurement:
-            run = self.run_update(cache)
+            run = self.runs.run_update(cache)
             steps = self.steps(run)
             drawn = (self.reader.target(cache, run, step) for step in steps)
             found = np.array(
@@ -290,11 +285,11 @@ class CriticProbes:
                     fits = [self._fit_target_weights(run, step, t) for t in np.atleast_2d(target)]
                     others.setdefault(name, []).append(np.array(fits))
             known = {name: np.stack(each, axis=1) for name, each in others.items()}
-            targets = functools.partial(self.measure_targets, self.run_update, 0, cache)
+            targets = functools.partial(self.measure_targets, self.runs.run_update, 0, cache)
             return ProbeMeasurement(found, due, None, known, explain=lambda: targets().explain())
 
         return Probe(
-            f"{self.algorithm}.target_weights",
+            f"{self.runs.algorithm}.target_weights",
             "How much does each term weigh in the critics' target?",
             self.paper,
             f"weight, by least squares, per update: {', '.join(names)}",
@@ -314,7 +309,7 @@ class CriticProbes:
     def _build_loss_factor_probe(self) -> Probe:
         def measure(cache: ExperimentCache) -> ProbeMeasurement:
             # Later updates show whether gradients of earlier ones are added up.
-            run = (self.run_for_slopes or self.run_update)(cache)
+            run = (self.run_for_slopes or self.runs.run_update)(cache)
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
             due = np.full_like(measured, 1.0 if self.halves_loss else 2.0)
@@ -326,7 +321,7 @@ class CriticProbes:
             return ProbeMeasurement(measured, due, alternatives=others, explain=explain)
 
         return Probe(
-            f"{self.algorithm}.critic_loss_factor",
+            f"{self.runs.algorithm}.critic_loss_factor",
             "How large is the critic loss, by its second derivative?",
             f"{self.paper}: {'one half of the' if self.halves_loss else 'the mean'} squared error",
             "second derivative of the critic loss by a prediction, times the minibatch size; "
@@ -343,12 +338,12 @@ class CriticProbes:
 
         def measure(cache: ExperimentCache) -> ProbeMeasurement:
             shares = measure_slopes(self.run_huge_rewards(cache)) / measure_slopes(
-                (self.run_for_slopes or self.run_update)(cache)
+                (self.run_for_slopes or self.runs.run_update)(cache)
             )
             return ProbeMeasurement(shares, np.ones_like(shares))
 
         return Probe(
-            f"{self.algorithm}.critic_gradient_clipping",
+            f"{self.runs.algorithm}.critic_gradient_clipping",
             "Are huge gradients of the critics clipped?",
             f"{self.paper}: they are not",
             f"pull on a critic when rewards are {REWARD_SCALE:g} times as large, as a share, "
@@ -359,18 +354,14 @@ class CriticProbes:
             events=(CRITIC_LOSS,),
         )
 
-    def build_move_probe(self) -> Probe:
-        """Return the probe of the share by which target networks move."""
-
-        def measure(cache: ExperimentCache) -> ProbeMeasurement:
-            return measure_target_moves(self.run_update(cache))
-
+    def build_move_probe(self, run_updates: RunExperiment) -> Probe:
+        """Return the probe of the share by which target networks move in a training."""
         return make_target_move_probe(
-            f"{self.algorithm}.target_update",
+            f"{self.runs.algorithm}.target_update",
             "How far does each array of a target network move to the online one?",
             f"{self.paper}: by tau",
-            measure,
-            list_target_arrays(self.algorithm),
+            lambda cache: measure_target_moves(run_updates(cache)),
+            list_target_arrays(self.runs.algorithm),
         )
 
 

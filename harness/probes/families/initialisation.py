@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from parallax.harness.contract.adapter import Array
+from parallax.harness.probes.experiment_setups import OffPolicyRuns
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.probe import (
     NETWORKS,
@@ -197,14 +198,14 @@ def make_initial_constant_probe(
     )
 
 
-def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> Probe:
+def make_initial_target_probe(runs: OffPolicyRuns, source: str) -> Probe:
     """Return the probe of initial target networks."""
-    there = NETWORK_NAMES[algorithm]
+    there = NETWORK_NAMES[runs.algorithm]
     copied = sorted(name for name in there if f"{name}_target" in there)
     twins = "critic2" in there
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        weights = own(cache, 0).record.created
+        weights = runs.run_library_defaults(cache).record.created
         critics = [weights[f"critic{i}.0.weight"] for i in (1, 2)] if twins else []
         differ = [float(not np.array_equal(critics[0], critics[1]))] if twins else []
         same = [
@@ -217,7 +218,7 @@ def make_initial_target_probe(algorithm: str, own: RunDefaults, source: str) -> 
     names = tuple(f"target of the {name} is a copy" for name in copied)
     names = ("critics differ", *names) if twins else names
     return Probe(
-        f"{algorithm}.initial_targets",
+        f"{runs.algorithm}.initial_targets",
         "Do the critics differ at the start, and are targets copies of their networks?"
         if twins
         else "Are targets copies of their networks at the start?",

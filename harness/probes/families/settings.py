@@ -19,7 +19,7 @@ from parallax.harness.contract.probing.scripted_env import ENV_ID
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.translation import TranslatedSetting
 from parallax.harness.probes import experiment_setups
-from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
 from parallax.harness.probes.probe import (
     UPDATE,
     Probe,
@@ -106,25 +106,24 @@ def setting_to_number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else np.nan
 
 
-def make_tau_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -> Probe:
+def make_tau_probe(runs: experiment_setups.OffPolicyRuns) -> Probe:
     """Return the probe of the number as which the framework's own object stores tau.
 
     Args:
-        algorithm: An algorithm whose target networks move by tau.
-        run: A training with updates.
+        runs: Trainings of an algorithm whose target networks move by tau.
     """
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        done = run(cache)
+        done = runs.run_count_experiment(cache)
         tau = done.record.upstream_settings.get("tau", np.nan)
         if np.isnan(tau):
             raise UnmeasuredError("it is unknown which of its objects stores tau")
         return ProbeMeasurement(np.array([tau]), np.array([done.hyperparameters.tau]))
 
     return Probe(
-        f"{algorithm}.tau_unit",
+        f"{runs.algorithm}.tau_unit",
         "Which number must the framework receive so that targets move by 0.005?",
-        f"{algorithm.upper()}'s paper: tau, the weight of the online network",
+        f"{runs.algorithm.upper()}'s paper: tau, the weight of the online network",
         "number in the framework's own object",
         measure,
         lambda comparison, m: f"it receives {m.value[0]:g}, the weight of the old target",

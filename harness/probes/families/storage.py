@@ -14,6 +14,7 @@ from parallax.harness.probes.experiment_setups import (
     BOUND_NAMES,
     WIDE_HIGH,
     WIDE_LOW,
+    OffPolicyRuns,
     build_off_policy_experiment,
     make_continuous_data,
     make_weights,
@@ -76,17 +77,15 @@ BOUND_MARGIN = 1e-4
 
 
 def make_storage_probes(
-    algorithm: str,
-    run: Callable[[ExperimentCache], ProbeRun],
-    wide: Callable[[ExperimentCache], ProbeRun] | None,
+    runs: OffPolicyRuns, wide: Callable[[ExperimentCache], ProbeRun] | None
 ) -> Sequence[Probe]:
     """Return the probes of stored transitions and of the first minibatch.
 
     Args:
-        algorithm: An algorithm with a replay buffer.
-        run: Some steps with all kinds of ends.
+        runs: Trainings of an algorithm with a replay buffer.
         wide: Some steps with actions from -1 to 3 and from -2 to 2; None for discrete actions.
     """
+    algorithm, run = runs.algorithm, runs.run_update
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
         wrong = count_wrong_entries(run(cache))
@@ -183,57 +182,40 @@ def _describe_draws(comparison: AnswerComparison, measurement: ProbeMeasurement)
     return text.replace(f"{DRAW_NAMES[-1]} is 0, not 1", "none is in a minibatch twice")
 
 
-def make_full_buffer_probe(algorithm: str, run: Callable[[ExperimentCache], ProbeRun]) -> Probe:
-    """Return the probe of a replay buffer that is full before the first update.
+def make_buffer_probes(runs: OffPolicyRuns) -> Sequence[Probe]:
+    """Return the probes of a full replay buffer, and of one that parallel environments share.
 
     Args:
-        algorithm: `td3` or `sac`.
-        run: A training with a buffer that is smaller than its warm-up.
+        runs: Trainings of an algorithm with a replay buffer.
     """
 
-    def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        size, batch = run(cache).hyperparameters.buffer_size, run(cache).hyperparameters.batch_size
-        drawn = measure_index_draws(run(cache), size)[:3]
-        inside = _count_buffer_rows(run(cache))
-        return ProbeMeasurement(
-            np.array([*inside, *drawn], float), np.array([size, size, 0, 0, 0, 0, batch], float)
-        )
-
-    return Probe(
-        f"{algorithm}.full_buffer",
-        "What does a full buffer hold, and from which of it are minibatches drawn?",
-        "the papers' algorithms: the newest transitions; from all of them",
-        ", ".join(FULL_BUFFER_NAMES),
-        measure,
-        make_entry_description(FULL_BUFFER_NAMES),
-        counts=True,
-    )
-
-
-def make_parallel_storage_probes(
-    algorithm: str,
-    run: Callable[[ExperimentCache], ProbeRun],
-    full: Callable[[ExperimentCache], ProbeRun],
-) -> Sequence[Probe]:
-    """Return the probes of a replay buffer that parallel environments share.
-
-    Args:
-        algorithm: An algorithm with a replay buffer.
-        run: Some steps, some of which end episodes by termination or by a time limit.
-        full: A training with a buffer that is smaller than its warm-up.
-    """
+    def full_buffer(cache: ExperimentCache) -> ProbeMeasurement:
+        run = runs.run_full_buffer(cache)
+        size, batch = run.hyperparameters.buffer_size, run.hyperparameters.batch_size
+        found = [*_count_buffer_rows(run), *measure_index_draws(run, size)[:3]]
+        return ProbeMeasurement(np.array(found), np.array([size, size, 0, 0, 0, 0, batch], float))
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
-        wrong, rows = _count_wrong_rows(run(cache)), find_stored_rows(run(cache))
-        return _describe_wrong_parts(run(cache), wrong, rows)
+        run = runs.run_parallel_update(cache)
+        return _describe_wrong_parts(run, _count_wrong_rows(run), find_stored_rows(run))
 
     def capacity(cache: ExperimentCache) -> ProbeMeasurement:
-        size = full(cache).hyperparameters.buffer_size
-        return ProbeMeasurement(_count_buffer_rows(full(cache)), np.array([size, size, 0.0, 0.0]))
+        run = runs.run_full_parallel_buffer(cache)
+        size = run.hyperparameters.buffer_size
+        return ProbeMeasurement(_count_buffer_rows(run), np.array([size, size, 0.0, 0.0]))
 
     return (
         Probe(
-            f"{algorithm}.stored_with_copies",
+            f"{runs.algorithm}.full_buffer",
+            "What does a full buffer hold, and from which of it are minibatches drawn?",
+            "the papers' algorithms: the newest transitions; from all of them",
+            ", ".join(FULL_BUFFER_NAMES),
+            full_buffer,
+            make_entry_description(FULL_BUFFER_NAMES),
+            counts=True,
+        ),
+        Probe(
+            f"{runs.algorithm}.stored_with_copies",
             "Are transitions of parallel environments stored as they were, also at time limits?",
             "the papers' algorithms: yes, with the observation before the reset",
             "transitions that are missing or of which a part is stored wrongly: "
@@ -244,7 +226,7 @@ def make_parallel_storage_probes(
             part=LOOP,
         ),
         Probe(
-            f"{algorithm}.full_buffer_with_copies",
+            f"{runs.algorithm}.full_buffer_with_copies",
             "What does a full buffer of parallel environments hold?",
             "the papers' algorithms: the newest transitions of all, as many as one environment's",
             ", ".join(FULL_BUFFER_NAMES[:4]),

@@ -1,7 +1,7 @@
 """Trainings that SAC's probes read."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,12 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
-    FULL_BUFFER_ROWS,
-    FULL_BUFFER_SETTINGS,
     NARROW_HIGH,
     NARROW_LOW,
     REWARD_SCALE,
     WIDE_HIGH,
     WIDE_LOW,
+    OffPolicyRuns,
 )
 from parallax.harness.probes.experiments import (
     ExperimentCache,
@@ -146,14 +145,9 @@ FROZEN_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_RATE_NAMES, experiment_
 OUTPUTS = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
 
-def run_update(cache: ExperimentCache) -> ProbeRun:
-    """Run some updates from weights with which every implementation has the same policy."""
-    return cache.run(_build_update_experiment(cache, "sac update"))
-
-
 def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
-    """Run the same with huge rewards, steep critics and another temperature."""
-    experiment = _build_update_experiment(cache, "sac loud", 5)
+    """Run some updates with huge rewards, steep critics and another temperature."""
+    experiment = _build_update_experiment(cache, "loud", 5)
     weights = dict(experiment.weights)
     experiment_setups.scale_critic_outputs(weights)
     weights["temperature.log"] = round_to_float32(np.log([0.2]))
@@ -161,34 +155,14 @@ def run_huge_rewards(cache: ExperimentCache) -> ProbeRun:
     return cache.run(dataclasses.replace(experiment, weights=weights, snapshots=8))
 
 
-def run_parallel_update(cache: ExperimentCache) -> ProbeRun:
-    """Run frozen networks on parallel environments."""
-    experiment = _build_update_experiment(cache, "sac learning copies", 12, FROZEN_SETTINGS)
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_full_parallel_buffer(cache: ExperimentCache) -> ProbeRun:
-    """Run parallel environments with a buffer that is full before the first update."""
-    experiment = _build_update_experiment(cache, "sac full copies", 24, FROZEN_SETTINGS)
-    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
-
-
-def run_full_buffer(cache: ExperimentCache) -> ProbeRun:
-    """Run updates with a buffer that is full before the first of them."""
-    experiment = _build_update_experiment(cache, "sac full", FULL_BUFFER_ROWS)
-    changes = {**experiment.changes, **FULL_BUFFER_SETTINGS}
-    return cache.run(dataclasses.replace(experiment, changes=changes))
-
-
-def _build_update_experiment(
-    cache: ExperimentCache, name: str, more: int = 9, rates: Mapping[str, Any] = LEARNING_SETTINGS
-) -> ProbeExperiment:
+def _build_update_experiment(cache: ExperimentCache, name: str, more: int) -> ProbeExperiment:
+    # Every implementation has the same policy at the start.
     weights = set_policy_std(cache, experiment_setups.make_weights(cache, "sac"))
     world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + more)
     world = dataclasses.replace(world, rotates_draws=True)
-    changes = {**rates, "policy_delay": 1}
+    changes = {**LEARNING_SETTINGS, "policy_delay": 1}
     experiment = experiment_setups.build_off_policy_experiment(
-        name, "sac", world, weights, 24, **changes
+        f"sac {name}", "sac", world, weights, 24, **changes
     )
     return dataclasses.replace(experiment, std=interpolate_std(cache), squashed=is_squashed(cache))
 
@@ -248,22 +222,6 @@ def _run_frozen_outputs(
     return cache.run(experiment)
 
 
-def run_count_experiment(cache: ExperimentCache) -> ProbeRun:
-    """Run some updates after an odd number of random steps, with the default update ratio."""
-    return cache.run(_build_count_experiment(cache, "sac counts", 11))
-
-
-def run_parallel_envs(cache: ExperimentCache) -> ProbeRun:
-    """Run four parallel environments with an update per transition."""
-    experiment = _build_count_experiment(cache, "sac copies", 12)
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_library_defaults(cache: ExperimentCache, number: int = 0) -> ProbeRun:
-    """Run a short training with library defaults and the framework's own initial weights."""
-    return cache.run(experiment_setups.build_defaults_experiment(cache, "sac", number))
-
-
 def run_two_noise_levels(cache: ExperimentCache) -> list[ProbeRun]:
     """Run two frozen trainings, one with little and one with much noise."""
     runs = []
@@ -292,10 +250,19 @@ def _build_entropy_experiment(
     return experiment_setups.build_off_policy_experiment(name, "sac", world, weights, 3, **changes)
 
 
-def _build_count_experiment(cache: ExperimentCache, name: str, warm_up: int) -> ProbeExperiment:
+def _build_count_experiment(
+    cache: ExperimentCache, name: str, is_parallel: bool
+) -> ProbeExperiment:
+    # Updates after random steps, an odd number of them with one environment.
     weights = experiment_setups.make_weights(cache, "sac")
     world = experiment_setups.make_continuous_data(cache, 32)
     settings = {**FROZEN_SETTINGS, "batch_size": 4, "tau": 0.05}
+    warm_up = 12 if is_parallel else 11
     return experiment_setups.build_off_policy_experiment(
-        name, "sac", world, weights, warm_up=warm_up, **settings
+        f"sac {name}", "sac", world, weights, warm_up=warm_up, **settings
     )
+
+
+RUNS = OffPolicyRuns(
+    "sac", _build_update_experiment, _build_count_experiment, 9, parallel_settings=FROZEN_SETTINGS
+)

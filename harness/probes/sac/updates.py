@@ -42,7 +42,7 @@ from parallax.harness.probes.probe import (
 )
 from parallax.harness.probes.reference_networks import RELU, compute_output, solve_output_gradient
 from parallax.harness.probes.sac import experiments
-from parallax.harness.probes.sac.experiments import POLICY_STD, SAC_PAPER
+from parallax.harness.probes.sac.experiments import POLICY_STD, RUNS, SAC_PAPER
 
 POLICY_TERM_NAMES = (
     "weight of the entropy",
@@ -99,7 +99,7 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
 
 
 def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(cache)
+    run = RUNS.run_update(cache)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
     fits = [fit_policy_terms(run, step) for step in steps]
     others = {CONSTANT_SAMPLE: np.array([_fit_constant_sample(run, step) for step in steps])}
@@ -108,8 +108,7 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _measure_policy_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     quiet, loud = (
-        _compute_critic_weight(of(cache))
-        for of in (experiments.run_update, experiments.run_huge_rewards)
+        _compute_critic_weight(of(cache)) for of in (RUNS.run_update, experiments.run_huge_rewards)
     )
     return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
 
@@ -119,7 +118,7 @@ def _compute_critic_weight(run: ProbeRun) -> float:
 
 
 def _measure_critics_seen(cache: ExperimentCache) -> ProbeMeasurement:
-    run = experiments.run_update(cache)
+    run = RUNS.run_update(cache)
     step, first = list_network_steps(run, "policy")[0], list_critic_updates(run)[0]
     misfits = [fit_policy_terms(run, step, then)[1] for then in (first.before, first.after)]
     return critics.compare_misfits(misfits)
@@ -172,11 +171,8 @@ def _list_policy_terms(
 
 
 CRITIC_PROBES = critics.CriticProbes(
-    "sac",
-    experiments.run_update,
+    RUNS,
     experiments.run_huge_rewards,
-    experiments.run_parallel_update,
-    experiments.run_full_buffer,
     compute_targets,
     list_target_terms,
     f"{SAC_PAPER}, eq. 5",
@@ -257,7 +253,7 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     # Use several temperatures, to separate a constant factor from the temperature.
     seen = [
         read_temperature_gradients(of(cache))
-        for of in (experiments.run_update, experiments.run_huge_rewards)
+        for of in (RUNS.run_update, experiments.run_huge_rewards)
     ]
     found, heat = (
         np.concatenate([getattr(p, n) for p in seen]) for n in ("gradient", TEMPERATURE_FIELD)
@@ -282,7 +278,7 @@ def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     known = (-heat * apart, *(row for each in others.values() for row in np.atleast_2d(each)))
     if any(np.allclose(news, due, rtol=1e-3) for due in known):
         others[EARLIER_GRADIENTS] = found
-    runs = (experiments.run_update(cache), experiments.run_huge_rewards(cache))
+    runs = (RUNS.run_update(cache), experiments.run_huge_rewards(cache))
     explain = functools.partial(_explain_temperature_gradients, runs, found)
     return ProbeMeasurement(found, -heat * apart, alternatives=others, explain=explain)
 
@@ -327,7 +323,7 @@ TEMPERATURE_PROBES: Sequence[Probe] = (
 
 
 def _measure_policy_steps(cache: ExperimentCache) -> ProbeMeasurement:
-    steps = experiments.run_count_experiment(cache).record.steps
+    steps = RUNS.run_count_experiment(cache).record.steps
     critic, policy, temperature = (
         sum(network in step.networks for step in steps)
         for network in ("critic1", "policy", "temperature")

@@ -1,6 +1,7 @@
 """Trainings that probes of TD3 and DDPG read: algorithms with a deterministic policy."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,13 @@ from parallax.harness.contract.probing.scripted_env import ScriptedData
 from parallax.harness.probes import experiment_setups
 from parallax.harness.probes.experiment_setups import (
     BATCH_ROWS,
-    FULL_BUFFER_ROWS,
-    FULL_BUFFER_SETTINGS,
     HALF_RANGE,
     NARROW_HIGH,
     NARROW_LOW,
     REWARD_SCALE,
     WIDE_HIGH,
     WIDE_LOW,
+    OffPolicyRuns,
 )
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, ProbeRun
 from parallax.harness.probes.reference_networks import round_to_float32
@@ -66,21 +66,16 @@ NOISE_GRID = np.tile(np.linspace(-4.0, 4.0, BATCH_ROWS // 3), 3)
 OUTPUT_GRID = np.linspace(-3.0, 3.0, BATCH_ROWS)
 
 
-def run_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run some updates with the paper's noise, actions from -1 to 1 and changing minibatches."""
-    return cache.run(_build_update_experiment(cache, algorithm, "update"))
-
-
 def run_noisy_update(cache: ExperimentCache) -> ProbeRun:
-    """Run the same of TD3 with much exploration noise after the warm-up."""
-    experiment = _build_update_experiment(cache, "td3", "exploring update")
+    """Run some updates of TD3 with much exploration noise after the warm-up."""
+    experiment = _build_update_experiment("td3", cache, "exploring update")
     changes = {**experiment.changes, "exploration_noise": 0.5}
     return cache.run(dataclasses.replace(experiment, changes=changes))
 
 
 def run_huge_rewards(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run the same with huge rewards and steep critics."""
-    experiment = _build_update_experiment(cache, algorithm, "loud", 6)
+    """Run some updates with huge rewards and steep critics."""
+    experiment = _build_update_experiment(algorithm, cache, "loud", 6)
     weights = dict(experiment.weights)
     experiment_setups.scale_critic_outputs(weights)
     experiment.scripted_data.rewards[:] *= REWARD_SCALE
@@ -88,28 +83,10 @@ def run_huge_rewards(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun
     return cache.run(dataclasses.replace(experiment, changes=changes, weights=weights, snapshots=8))
 
 
-def run_parallel_update(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run the same on parallel environments."""
-    experiment = _build_update_experiment(cache, algorithm, "learning copies", 12)
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_full_parallel_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run parallel environments with a buffer that is full before the first update."""
-    experiment = _build_update_experiment(cache, algorithm, "full copies", 24)
-    return cache.run(experiment_setups.parallelize_full_buffer(experiment))
-
-
-def run_full_buffer(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run updates with a buffer that is full before the first of them."""
-    experiment = _build_update_experiment(cache, algorithm, "full", FULL_BUFFER_ROWS)
-    changes = {**experiment.changes, **FULL_BUFFER_SETTINGS}
-    return cache.run(dataclasses.replace(experiment, changes=changes))
-
-
 def _build_update_experiment(
-    cache: ExperimentCache, algorithm: str, name: str, more: int = 12
+    algorithm: str, cache: ExperimentCache, name: str, more: int = 12
 ) -> ProbeExperiment:
+    # The paper's noise, and actions from -1 to 1.
     weights = experiment_setups.make_weights(cache, algorithm)
     world = experiment_setups.make_continuous_data(cache, BATCH_ROWS + more)
     # Next actions are near a bound in one dimension, so that noise moves many beyond it.
@@ -174,31 +151,11 @@ def run_noiseless_policy(cache: ExperimentCache, algorithm: str = "td3") -> Prob
     )
 
 
-def run_count_experiment(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run some updates after an odd number of random steps, without exploration noise."""
-    return cache.run(_build_count_experiment(cache, algorithm, "counts", exploration_noise=0.0))
-
-
 def run_noisy_warm_up(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run the same with exploration noise."""
+    """Run some updates after an odd number of random steps, with exploration noise."""
     return cache.run(
-        _build_count_experiment(cache, algorithm, "warm-up", exploration_noise=EXPLORATION_NOISE)
+        _build_count_experiment(algorithm, cache, "warm-up", exploration_noise=EXPLORATION_NOISE)
     )
-
-
-def run_parallel_envs(cache: ExperimentCache, algorithm: str = "td3") -> ProbeRun:
-    """Run four parallel environments with an update per transition."""
-    experiment = _build_count_experiment(
-        cache, algorithm, "copies", exploration_noise=0.0, learning_starts=12
-    )
-    return cache.run(experiment_setups.parallelize_experiment(experiment, 4))
-
-
-def run_library_defaults(
-    cache: ExperimentCache, number: int = 0, algorithm: str = "td3"
-) -> ProbeRun:
-    """Run a short training with library defaults and the framework's own initial weights."""
-    return cache.run(experiment_setups.build_defaults_experiment(cache, algorithm, number))
 
 
 def compute_center_actions() -> Array:
@@ -230,12 +187,29 @@ def _build_frozen_experiment(
 
 
 def _build_count_experiment(
-    cache: ExperimentCache, algorithm: str, name: str, **changes: Any
+    algorithm: str,
+    cache: ExperimentCache,
+    name: str,
+    is_parallel: bool = False,
+    exploration_noise: float = 0.0,
 ) -> ProbeExperiment:
+    # Updates after random steps, an odd number of them with one environment.
     world: ScriptedData = experiment_setups.make_continuous_data(cache, 32)
     fixed = {"batch_size": 4, "policy_delay": POLICY_DELAYS[algorithm], "tau": 0.05}
-    settings = FROZEN_SETTINGS | NOISE_KIND_SETTINGS[algorithm] | fixed | changes
-    weights = experiment_setups.make_weights(cache, algorithm)
+    settings = FROZEN_SETTINGS | NOISE_KIND_SETTINGS[algorithm] | fixed
+    settings |= {"exploration_noise": exploration_noise}
+    weights, warm_up = experiment_setups.make_weights(cache, algorithm), 12 if is_parallel else 11
     return experiment_setups.build_off_policy_experiment(
-        f"{algorithm} {name}", algorithm, world, weights, warm_up=11, **settings
+        f"{algorithm} {name}", algorithm, world, weights, warm_up=warm_up, **settings
     )
+
+
+RUNS = {
+    algorithm: OffPolicyRuns(
+        algorithm,
+        functools.partial(_build_update_experiment, algorithm),
+        functools.partial(_build_count_experiment, algorithm),
+        updates=12,
+    )
+    for algorithm in ("td3", "ddpg")
+}

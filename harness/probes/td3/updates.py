@@ -85,7 +85,7 @@ def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
 
 def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Measure the weights of the critics in the policy's objective; the paper's is the first."""
-    run = td3_experiments.run_update(cache, algorithm)
+    run = td3_experiments.RUNS[algorithm].run_update(cache)
     steps = list_network_steps(run, "policy")[:MAX_UPDATES]
     fits = [fit_policy_terms(run, step) for step in steps]
     others: dict[str, Array] = {}
@@ -100,10 +100,8 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Measure the policy's gradient with steep critics, as a share of the unclipped one."""
-    quiet, loud = (
-        _compute_policy_gradient_scale(of(cache, algorithm))
-        for of in (td3_experiments.run_update, td3_experiments.run_huge_rewards)
-    )
+    quiet = _compute_policy_gradient_scale(td3_experiments.RUNS[algorithm].run_update(cache))
+    loud = _compute_policy_gradient_scale(td3_experiments.run_huge_rewards(cache, algorithm))
     return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
 
 
@@ -120,7 +118,7 @@ def _fit_best(run: ProbeRun, step: OptimizerStepRecord, then: Parameters) -> tup
 
 def measure_critics_seen(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Measure whether the policy's step uses critics from before or after their step."""
-    run = td3_experiments.run_update(cache, algorithm)
+    run = td3_experiments.RUNS[algorithm].run_update(cache)
     step = list_network_steps(run, "policy")[0]
     earlier = [s for s in list_critic_updates(run) if s.env_steps <= step.env_steps][-1]
     misfits = [_fit_best(run, step, seen)[1] for seen in (earlier.before, earlier.after)]
@@ -162,11 +160,8 @@ def _fit_terms(terms: list[Array], pull: Array) -> tuple[Array, float]:
 
 
 CRITIC_PROBES = critics.CriticProbes(
-    "td3",
-    td3_experiments.run_update,
+    td3_experiments.RUNS["td3"],
     td3_experiments.run_huge_rewards,
-    td3_experiments.run_parallel_update,
-    td3_experiments.run_full_buffer,
     compute_targets,
     list_target_terms,
     f"{TD3_PAPER}, algorithm 1",
@@ -193,7 +188,7 @@ POLICY_DELAY = 3
 
 def _measure_target_noise_source(cache: ExperimentCache) -> ProbeMeasurement:
     # If targets used the exploration noise, noise of another size would change them.
-    quiet = td3_experiments.run_update(cache)
+    quiet = td3_experiments.RUNS["td3"].run_update(cache)
     loud = td3_experiments.run_noisy_update(cache)
     first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in (quiet, loud))
     changed = not np.allclose(first, other, atol=1e-4)

@@ -70,7 +70,7 @@ def test_targets_of_unclipped_actions_are_named_for_all_numbers():
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_copy_with_transplanted_weights_learns_the_same(framework):
-    original = td3.run_update(ExperimentCache(load_adapter(framework)))
+    original = td3.RUNS["td3"].run_update(ExperimentCache(load_adapter(framework)))
     experiment = original.experiment
     weights = original.record.final
     one, other = (
@@ -94,7 +94,7 @@ def test_weights_that_are_written_are_read_back(framework):
 
 
 def same_eps(cache):
-    experiment = td3.run_update(cache).experiment
+    experiment = td3.RUNS["td3"].run_update(cache).experiment
     changes = {**experiment.changes, "adam_eps": 1e-8}
     # Minibatches that do not turn: frameworks hold more or fewer transitions at their first update.
     world = dataclasses.replace(experiment.scripted_data, rotates_draws=False)
@@ -119,7 +119,7 @@ def test_implementations_that_agree_have_the_same_gradients():
 def test_recording_of_source_lines_does_not_change_numbers(framework):
     # Only the first training of an algorithm records source lines, which is slower.
     cache = ExperimentCache(load_adapter(framework))
-    traced = td3.run_update(cache)
+    traced = td3.RUNS["td3"].run_update(cache)
     untraced = cache.run(dataclasses.replace(traced.experiment, name="again"))
     assert traced.record.source_lines and not untraced.record.source_lines
     for name, array in traced.record.final.items():
