@@ -30,7 +30,6 @@ from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.contract.translation import TranslatedSetting
-from parallax.harness.contract.upstream_options import list_upstream_options
 from parallax.harness.interventions.catalogue import make_patches
 from parallax.harness.train.limits import check_actions
 from parallax.harness.train.prepare import (
@@ -263,7 +262,7 @@ def format_options(
         context = make_example_context(algorithm, env)
         own = adapter.get_library_defaults(algorithm, load_recipe(algorithm, framework), context)
         native = adapter.translate(algorithm, own.resolve_for_task(context.task), context)
-        options = list_upstream_options(adapter, algorithm, native)
+        options = native.list_upstream_options(adapter.upstream_defaults(algorithm))
         others = [f"{o.name} {_shorten_value(o.default)}" for o in options if not o.is_overridden]
         untouched.append((framework, algorithm, ", ".join(others) or "none declared"))
         overridden += [

@@ -52,6 +52,24 @@ class TranslatedSetting:
         )
 
 
+RUN_OPTIONS = frozenset({"seed", "device", "cuda", "env-id", "total-timesteps"})
+"""Names under which upstream takes what every run states: seed, device, task and length."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpstreamOption:
+    """One of upstream's options that no hyperparameter covers."""
+
+    name: str
+    default: Any
+    value: Any
+
+    @property
+    def is_overridden(self) -> bool:
+        """Return whether a run has another value than upstream's users get."""
+        return bool(self.value != self.default)
+
+
 @dataclasses.dataclass(frozen=True)
 class NativeConfig:
     """One run in the framework's own terms.
@@ -78,6 +96,30 @@ class NativeConfig:
     def conversions(self) -> Mapping[str, str]:
         """By hyperparameter, the interventions that give it the schema's meaning under `exact`."""
         return {row.field: row.conversion for row in self.alignment if row.conversion}
+
+    def list_upstream_options(self, declared: Mapping[str, Any] | None) -> list[UpstreamOption]:
+        """List the options that no hyperparameter covers, overridden ones first.
+
+        An adapter gives some of them one value for all runs, for example to make frameworks
+        comparable; users of the framework without Parallax get upstream's default.
+
+        Args:
+            declared: Upstream's defaults by name (`Adapter.upstream_defaults`); None if it
+                declares none, as Tianshou does.
+        """
+        covered = {setting.native_name for setting in self.alignment} | RUN_OPTIONS
+        options = [
+            UpstreamOption(name, default, self.settings.get(name, default))
+            for name, default in (declared or {}).items()
+            if name not in covered and not name.startswith("_")
+        ]
+        return sorted(options, key=lambda option: not option.is_overridden)
+
+    def restore_upstream_options(self, declared: Mapping[str, Any] | None) -> "NativeConfig":
+        """Return a run with upstream's defaults in place of options that the adapter overrides."""
+        options = self.list_upstream_options(declared)
+        restored = {option.name: option.default for option in options if option.is_overridden}
+        return dataclasses.replace(self, settings={**self.settings, **restored})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,6 @@ from parallax.harness.contract.probing.scripted_env import (
 from parallax.harness.contract.recipes import load_recipe, set_common_fields
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.contract.upstream_code import silence_output
-from parallax.harness.contract.upstream_options import restore_upstream_options
 from parallax.harness.interventions.catalogue import (
     Intervention,
     check_segments_in_script,
@@ -263,7 +262,7 @@ class ExperimentCache:
         hyperparameters = dataclasses.replace(base, **{**changes, **self.fixed})
         native = self.adapter.translate(algorithm, hyperparameters, context)
         if self.level.name == UPSTREAM_LEVEL:
-            native = restore_upstream_options(self.adapter, algorithm, native)
+            native = native.restore_upstream_options(self.adapter.upstream_defaults(algorithm))
         return hyperparameters, native
 
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:

@@ -6,18 +6,10 @@ from parallax.harness.cli import alignment
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
-from parallax.harness.contract.upstream_options import (
-    list_upstream_options,
-    restore_upstream_options,
-)
 from parallax.harness.probes import catalogue, worker
 from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
 
 DEFAULTS = {"gamma": 0.99, "noise": None, "clip": False, "seed": 1, "_private": 2}
-
-
-def make_adapter(defaults: dict | None) -> types.SimpleNamespace:
-    return types.SimpleNamespace(name="x", upstream_defaults=lambda algorithm: defaults)
 
 
 def make_native(**settings: object) -> NativeConfig:
@@ -26,18 +18,18 @@ def make_native(**settings: object) -> NativeConfig:
 
 
 def test_options_are_those_that_no_hyperparameter_and_no_run_states():
-    options = list_upstream_options(make_adapter(DEFAULTS), "td3", make_native(noise="Gaussian"))
+    options = make_native(noise="Gaussian").list_upstream_options(DEFAULTS)
     assert [(o.name, o.default, o.value) for o in options] == [
         ("noise", None, "Gaussian"),
         ("clip", False, False),
     ]
     assert [o.is_overridden for o in options] == [True, False]
-    assert list_upstream_options(make_adapter(None), "td3", make_native()) == []
+    assert make_native().list_upstream_options(None) == []
 
 
 def test_restored_options_have_upstreams_default_and_others_are_unchanged():
     native = make_native(noise="Gaussian", other=3)
-    restored = restore_upstream_options(make_adapter(DEFAULTS), "td3", native)
+    restored = native.restore_upstream_options(DEFAULTS)
     assert restored.settings == {"gamma": 0.9, "seed": 7, "noise": None, "other": 3}
     assert restored.alignment == native.alignment
 
