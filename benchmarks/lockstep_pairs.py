@@ -36,7 +36,7 @@ from parallax.harness.lockstep.comparison import (
     compare_implementations,
     list_update_counts,
 )
-from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS, UPDATES_PER_CYCLE
+from parallax.harness.lockstep.experiments import EXPERIMENT_BUILDERS
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
 from parallax.harness.probes.probe import is_same_answer
@@ -149,7 +149,7 @@ def measure_algorithm(algorithm: str, options: argparse.Namespace) -> dict[str, 
     """Return the distances of all pairs of one algorithm as JSON data."""
     started = time.process_time()
     how = LockstepOptions(options.float64, shared_stream=algorithm != "ppo", level=LEVEL)
-    lengths = list_update_counts(options.updates, UPDATES_PER_CYCLE.get(algorithm, 1))
+    lengths = list_update_counts(algorithm, options.updates)
     sides = [
         make_lockstep_side(name, NO_INTERVENTION, algorithm, LEVEL.name)
         for name in options.frameworks.split(",")

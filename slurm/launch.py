@@ -30,7 +30,6 @@ from parallax.slurm.arrays import (
     plan_arrays,
 )
 from parallax.slurm.preflight import CLUSTER, PreflightOptions, estimate_cost, run_preflight
-from parallax.slurm.preflight import run_preflight as try_steps
 from parallax.slurm.preflight_trials import make_trials
 from parallax.slurm.settings import SlurmSettings
 from parallax.slurm.states import (
@@ -119,7 +118,7 @@ def _submit_runs(
     todo = select_runs(runs, dry_run=False)
     if todo and preflight and preflight.where != CLUSTER:
         specs_left = [run.spec for run in todo.values()]
-        count = try_steps(specs_left, preflight.processes, preflight.seconds)
+        count = run_preflight(specs_left, preflight.processes, preflight.seconds)
         print(f"{count} settings took one step each without an error.")
     todo = _set_up_folders(todo)
     records: list[SubmissionRecord] = []

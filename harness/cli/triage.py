@@ -26,11 +26,11 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import find_cache_folder, forbid_imports_from
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec, spec_from_dict
 from parallax.harness.interventions.catalogue import resolve_interventions
+from parallax.harness.lockstep.experiments import round_up_updates
 from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.lockstep.interpreter import (
     SideTraining,
     compare_recordings,
-    round_up_updates,
     train_in_interpreter,
 )
 from parallax.harness.probes import catalogue, runner

@@ -27,6 +27,7 @@ from parallax.harness.lockstep.experiments import (
     LockstepVariant,
     align_networks,
     load_variants,
+    round_up_updates,
 )
 from parallax.harness.lockstep.first_divergence import DivergencePoint
 from parallax.harness.probes import catalogue
@@ -228,7 +229,7 @@ def compare_implementations(
     check_comparison(algorithm, updates, options)
     trainings = LockstepTrainings((first, second), algorithm, options, on_training)
     distances: list[WeightDistance] = []
-    for lengths in _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1)):
+    for lengths in _split_into_stages(algorithm, updates):
         reported, distances = len(distances), trainings.measure_distances(0, 1, lengths)
         for number, item in enumerate(distances, 1):
             if number > reported:
@@ -338,8 +339,7 @@ class LockstepTrainings:
         self, one: int, other: int, updates: int
     ) -> tuple[DivergencePoint | None, tuple[str, ...]]:
         """Return the first difference, and the probes that are answered differently."""
-        unit = UPDATES_PER_CYCLE.get(self._algorithm, 1)
-        few = -(-min(updates + 1, MAX_DETAILED_UPDATES) // unit) * unit
+        few = round_up_updates(self._algorithm, min(updates + 1, MAX_DETAILED_UPDATES))
         return self._find_first(one, other, few), self.list_differing_probes(one, other)
 
     def record_updates(
@@ -450,21 +450,20 @@ class LockstepTrainings:
         return dict(weights)
 
 
-def list_update_counts(updates: int, unit: int = 1) -> list[int]:
-    """Return the numbers of updates after which weights are compared, multiples of `unit`."""
+def list_update_counts(algorithm: str, updates: int) -> list[int]:
+    """Return the numbers of updates after which weights are compared, of whole update cycles."""
     wanted = [*(length for length in CHECKED_UPDATES if length < updates), updates]
-    return list(dict.fromkeys(-(-length // unit) * unit for length in wanted))
+    return list(dict.fromkeys(round_up_updates(algorithm, length) for length in wanted))
 
 
 def count_training_updates(algorithm: str, updates: int) -> int:
     """Return the updates of all trainings of a comparison: three trainings per stage."""
-    stages = _split_into_stages(updates, UPDATES_PER_CYCLE.get(algorithm, 1))
-    return 3 * sum(lengths[-1] for lengths in stages)
+    return 3 * sum(lengths[-1] for lengths in _split_into_stages(algorithm, updates))
 
 
-def _split_into_stages(updates: int, unit: int) -> list[list[int]]:
+def _split_into_stages(algorithm: str, updates: int) -> list[list[int]]:
     # A training runs to the last count; most divergences already show in a short one.
-    whole = list_update_counts(updates, unit)
+    whole = list_update_counts(algorithm, updates)
     soon = [length for length in whole if length <= FIRST_STAGE_UPDATES]
     return [soon, whole] if 0 < len(soon) < len(whole) else [whole]
 

@@ -23,7 +23,7 @@ from parallax.harness.probes.experiment_setups import (
     WIDE_HIGH,
     WIDE_LOW,
 )
-from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
+from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment, compute_once
 from parallax.harness.probes.ppo import experiments as ppo_experiments
 from parallax.harness.probes.sac.experiments import interpolate_std, set_policy_std
 
@@ -156,15 +156,11 @@ def _build_ppo_experiment(cache: ExperimentCache, updates: int, shared: bool) ->
     return dataclasses.replace(experiment, snapshots=0)
 
 
+@compute_once
 def _choose_adam_eps(cache: ExperimentCache, algorithm: str, eps: float) -> dict[str, Any]:
     # A framework with a fixed epsilon uses its own value: probes name it as a cause.
     settings = {"adam_eps": eps}
-
-    def choose() -> dict[str, Any]:
-        accepted = cache.accepts_settings(algorithm, settings, BATCH_ROWS)
-        return settings if accepted else {}
-
-    return cache.get_or_compute(("lockstep eps", algorithm), choose)
+    return settings if cache.accepts_settings(algorithm, settings, BATCH_ROWS) else {}
 
 
 def align_networks(caches: Sequence[ExperimentCache], algorithm: str) -> None:
@@ -230,6 +226,14 @@ _PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
 
 UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}
 """Updates per update cycle of algorithms with more than one."""
+
+
+def round_up_updates(algorithm: str, updates: int) -> int:
+    """Round a number of updates up to whole update cycles."""
+    unit = UPDATES_PER_CYCLE.get(algorithm, 1)
+    return -(-updates // unit) * unit
+
+
 EXPERIMENT_BUILDERS: dict[str, Callable[[ExperimentCache, int, bool], ProbeExperiment]] = {
     "ppo": _build_ppo_experiment,
     "td3": _build_td3_experiment,

@@ -21,7 +21,6 @@ from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.contract.probing.protocol import ProbeMonitor
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
-from parallax.harness.lockstep.experiments import UPDATES_PER_CYCLE
 from parallax.harness.lockstep.first_divergence import DivergencePoint, find_first_divergence
 from parallax.harness.probes.experiments import AlignmentLevel, ProbeRun
 from parallax.harness.probes.runner import WORKER_ENVIRONMENT
@@ -105,12 +104,6 @@ def record_training(training: SideTraining) -> ProbeRun:
     # Functions cannot be pickled, and the comparison needs none.
     experiment = dataclasses.replace(run.experiment, std=None)
     return dataclasses.replace(run, experiment=experiment, monitor=ProbeMonitor(), cached_values={})
-
-
-def round_up_updates(algorithm: str, updates: int) -> int:
-    """Round a number of updates up to whole update cycles."""
-    unit = UPDATES_PER_CYCLE.get(algorithm, 1)
-    return -(-updates // unit) * unit
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -38,7 +38,7 @@ def launched(monkeypatch, tmp_path):
         "select_runs": select,
         "_set_up_folders": set_up,
         "get_max_array_size": lambda: 10,
-        "try_steps": lambda *given: steps.append(("try", *given)) or 1,
+        "run_preflight": lambda *given: steps.append(("try", *given)) or 1,
         "submit_preflight": lambda *given: steps.append(("job", *given)) or {"dependency": "7"},
         "submit_arrays": lambda *given: steps.append(("submit", *given)) or ["record"],
         "_print_submitted": lambda *given: steps.append(("print", *given)),
