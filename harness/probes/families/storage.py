@@ -248,6 +248,23 @@ def _count_buffer_rows(run: ProbeRun) -> Array:
 STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")
 
 
+def _list_given_arrays(run: ProbeRun) -> dict[str, Array]:
+    # What a buffer should hold of each step, by part, float[steps, numbers].
+    steps = run.transitions
+    return {
+        "observations": np.array([t.observation for t in steps]),
+        "next observations": np.array([t.next_observation for t in steps]),
+        "rewards": np.array([[t.reward] for t in steps]),
+        "ends of the task": np.array([[float(t.end == TERMINATED)] for t in steps]),
+    }
+
+
+def _read_stored_part(run: ProbeRun, part: str) -> Array:
+    name = "terminated" if part == STORED_PARTS[-1] else part.replace(" ", "_")
+    array = np.asarray(run.record.stored[name], float)
+    return array.reshape(len(array), -1)
+
+
 def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> ProbeMeasurement:
     # `rows` are the run's rows of the stored transitions, -1 for unknown ones.
     steps, n_envs, after = run.transitions, run.experiment.n_envs, run.record.stored
@@ -269,21 +286,13 @@ def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> P
 
 def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:
     """Return of which other steps or environments the wrongly stored arrays are."""
-    steps, n_envs = run.transitions, run.experiment.n_envs
-    given = {
-        "observations": np.array([t.observation for t in steps]),
-        "next observations": np.array([t.next_observation for t in steps]),
-        "rewards": np.array([[t.reward] for t in steps]),
-        "ends of the task": np.array([[float(t.end == TERMINATED)] for t in steps]),
-    }
+    steps, n_envs, given = run.transitions, run.experiment.n_envs, _list_given_arrays(run)
     places, of = np.array([(p, row) for p, row in enumerate(rows) if row >= 0]).T
     ends = np.array([t.end for t in steps]).reshape(-1, n_envs)
     at = {name: other.ravel()[of] for name, other in list_other_rows(ends).items()}
     found = []
     for part, array in given.items():
-        name = "terminated" if part == STORED_PARTS[-1] else part.replace(" ", "_")
-        stored = np.asarray(run.record.stored[name], float)[places]
-        stored = stored.reshape(len(places), -1)
+        stored = _read_stored_part(run, part)[places]
         wrong = np.abs(stored - array[of]).max(axis=1) > BOUND_MARGIN
         if part == "next observations":
             wrong &= [steps[row].end != TERMINATED for row in of]
@@ -368,19 +377,11 @@ def count_wrong_entries(run: ProbeRun) -> Array:
     Raises:
         UnmeasuredError: The buffer does not contain the whole run.
     """
-    stored, transitions = run.record.stored, run.transitions
-    if len(stored["rewards"]) != len(transitions):
-        raise UnmeasuredError(
-            f"the buffer holds {len(stored['rewards'])} of {len(transitions)} transitions"
-        )
-    given = {
-        "observations": np.array([t.observation for t in transitions]),
-        "rewards": np.array([t.reward for t in transitions]),
-        "next_observations": np.array([t.next_observation for t in transitions]),
-        "terminated": np.array([float(t.end == TERMINATED) for t in transitions]),
-    }
-    apart = [np.abs(stored[name] - array) > BOUND_MARGIN for name, array in given.items()]
-    return np.array([float(a.reshape(len(a), -1).any(axis=1).sum()) for a in apart])
+    given, count = _list_given_arrays(run), len(run.record.stored["rewards"])
+    if count != len(run.transitions):
+        raise UnmeasuredError(f"the buffer holds {count} of {len(run.transitions)} transitions")
+    apart = (np.abs(_read_stored_part(run, part) - given[part]) for part in STORED_PARTS)
+    return np.array([float((each > BOUND_MARGIN).any(axis=1).sum()) for each in apart])
 
 
 def _run_wide_warm_up(cache: ExperimentCache, algorithm: str) -> ProbeRun:

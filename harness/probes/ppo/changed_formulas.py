@@ -172,7 +172,7 @@ def compute_value_slopes(q: FormulaQuantities, minibatch: Minibatch, clips: bool
 
 
 def compute_advantages(
-    q: FormulaQuantities, rewards: Array, values: Array, next_values: Array, ends: Array
+    q: FormulaQuantities, rewards: Array, values: Array, next_values: Array, ends: NDArray[np.int64]
 ) -> tuple[Tensor, Tensor]:
     """Return advantages and value targets of a rollout, each float[steps] or [steps, copies]."""
     gamma, lam = q.name("the discount", GAMMA), q.name("lambda", LAMBDA)

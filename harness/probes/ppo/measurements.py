@@ -22,7 +22,7 @@ from parallax.harness.probes.probe import ProbeMeasurement, UnmeasuredError
 from parallax.harness.probes.reference_networks import TANH, compute_output, solve_output_gradient
 from parallax.harness.probes.results import AnswerAxis
 
-Rollout = tuple[Array, Array, Array, Array]
+Rollout = tuple[Array, Array, Array, NDArray[np.int64]]
 """Rewards, values, next values and ends of each step, float[steps] or [steps, copies]."""
 
 
@@ -362,13 +362,15 @@ def compute_advantages(weights: Parameters, steps: Sequence[ScriptedTransition])
         weights: Weights of the value network.
         steps: Steps of one environment.
     """
-    ends = np.array([t.end for t in steps])
-    return formulas.compute_gae(
-        np.array([t.reward for t in steps]),
-        predict_values(weights, np.array([t.observation for t in steps])),
-        predict_values(weights, np.array([t.next_observation for t in steps])),
-        (ends == TERMINATED).astype(float),
-        (ends > 0).astype(float),
-        GAMMA,
-        LAMBDA,
+    rewards, values, next_values, ends = read_rollout(weights, steps)
+    masks = (ends == TERMINATED).astype(float), (ends > 0).astype(float)
+    return formulas.compute_gae(rewards, values, next_values, *masks, GAMMA, LAMBDA)
+
+
+def read_rollout(weights: Parameters, steps: Sequence[ScriptedTransition]) -> Rollout:
+    """Return what advantages of consecutive steps of one environment are computed from."""
+    seen, after = (
+        predict_values(weights, np.array([getattr(t, name) for t in steps]))
+        for name in ("observation", "next_observation")
     )
+    return np.array([t.reward for t in steps]), seen, after, np.array([t.end for t in steps])

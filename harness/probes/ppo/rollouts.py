@@ -1,4 +1,4 @@
-"""Probes of PPO's actions and their log-probabilities."""
+"""Probes of PPO's rollouts: actions, their log-probabilities, advantages and value targets."""
 
 import dataclasses
 import functools
@@ -160,8 +160,7 @@ def _make_advantage_measure(
             for name, array in known.items():
                 others.setdefault(name, []).append((array + added)[..., rows])
             previous = steps[-1].end
-            ends = np.array([t.end for t in steps])
-            read.append((*_list_rewards_and_values(weights, steps)[:3], ends))
+            read.append(measurements.read_rollout(weights, steps))
             chosen.append(rows)
             words.append(_describe_wrong_values(weights, steps, stored, stored_name == "returns"))
         joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
@@ -199,8 +198,7 @@ def _describe_wrong_values(
     An advantage, less the later ones that it sums, has the value after its step as a summand; a
     target, less its advantage, is the value before it.
     """
-    rewards, seen, after, _ = _list_rewards_and_values(weights, steps)
-    ends = np.array([t.end for t in steps])
+    rewards, seen, after, ends = measurements.read_rollout(weights, steps)
     later = np.append(stored["advantages"][1:], 0.0) * (ends == 0)
     used = (stored["advantages"] - GAMMA * LAMBDA * later - rewards + seen) / GAMMA
     added = stored.get("returns", np.nan) - stored["advantages"] if is_target else seen
@@ -273,8 +271,8 @@ def _list_late_and_early_cuts(
 ) -> dict[str, Array]:
     # Variants: what lies beyond the rollout, whether sums or values or both are cut at the wrong
     # step, whether next values are those before the reset, and rewards with values at time limits.
-    rewards, seen, after, stored = _list_rewards_and_values(weights, steps)
-    ends = np.array([t.end for t in steps])
+    rewards, seen, after, ends = measurements.read_rollout(weights, steps)
+    stored = _list_stored_values(seen, after)
     raised = rewards + GAMMA * after * (ends == TRUNCATED)
     known = (0, TERMINATED) if previous is None else (previous, previous)
     outside = ends[-1], TERMINATED  # a rollout's last step may count as an end
@@ -301,16 +299,9 @@ def _list_late_and_early_cuts(
     return found
 
 
-def _list_rewards_and_values(
-    weights: Parameters, steps: Sequence[ScriptedTransition]
-) -> tuple[Array, Array, Array, Array]:
-    # Rewards, values before and after each step, and the latter as stored: after an end, the value
-    # of the next episode.
-    seen, after = (
-        measurements.predict_values(weights, np.array([getattr(t, name) for t in steps]))
-        for name in ("observation", "next_observation")
-    )
-    return np.array([t.reward for t in steps]), seen, after, np.append(seen[1:], after[-1])
+def _list_stored_values(seen: Array, after: Array) -> Array:
+    # Values after each step as they are stored: after an end, the value of the next episode.
+    return np.append(seen[1:], after[-1])
 
 
 def _find_episode_ends(steps: Sequence[ScriptedTransition]) -> NDArray[np.bool_]:
@@ -333,16 +324,13 @@ def _find_rows_inside_episodes(steps: Sequence[ScriptedTransition]) -> NDArray[n
 def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]]:
     # Advantages of all transitions, each environment on its own, and those of other formulas.
     weights, steps = run.weights, np.array(run.transitions, object).reshape(-1, N_ENVS)
-    every = np.array([[t.end for t in row] for row in steps], float)
-    read = [_list_rewards_and_values(weights, [*steps[:, copy]]) for copy in range(N_ENVS)]
+    read = [measurements.read_rollout(weights, [*steps[:, copy]]) for copy in range(N_ENVS)]
+    every = np.stack([ends for *_, ends in read], axis=1).astype(float)
     others: dict[str, Array] = {"": np.zeros(steps.shape)}
     following = 0.0
     for copy in reversed(range(N_ENVS)):
-        own, ends, (rewards, seen, after, stored) = (
-            tuple(steps[:, copy]),
-            every[:, copy],
-            read[copy],
-        )
+        own, ends, (rewards, seen, after, _) = tuple(steps[:, copy]), every[:, copy], read[copy]
+        stored = _list_stored_values(seen, after)
         paper = measurements.compute_advantages(weights, own)
         estimate = functools.partial(formulas.compute_gae, gamma=GAMMA, lam=LAMBDA, values=seen)
         # Share of a sum behind the rollout's last step in the advantage of each step.
@@ -400,9 +388,8 @@ def _measure_parallel_advantages(run: ProbeRun) -> ProbeMeasurement:
 
 def _explain_parallel_advantages(run: ProbeRun, found: Array, rows: NDArray[np.intp]) -> str:
     steps = np.array(run.transitions, object).reshape(-1, N_ENVS)
-    read = [_list_rewards_and_values(run.weights, [*row])[:3] for row in steps.T]
-    rewards, values, after = (np.stack(each, axis=1) for each in zip(*read, strict=True))
-    ends = np.array([[t.end for t in row] for row in steps])
+    read = [measurements.read_rollout(run.weights, [*row]) for row in steps.T]
+    rewards, values, after, ends = (np.stack(each, axis=1) for each in zip(*read, strict=True))
     places, first = np.unique(rows, return_index=True)  # a row may be in a minibatch twice
     chosen = np.isin(np.arange(steps.size), places).reshape(steps.shape)
     return _explain_advantages(found[first], [(rewards, values, after, ends)], [chosen])
