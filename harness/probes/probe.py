@@ -384,6 +384,20 @@ def make_entry_description(names: Sequence[str]) -> DescribeDifference:
     return describe
 
 
+def make_count_probe(
+    name: str,
+    question: str,
+    citation: str,
+    entries: Sequence[str],
+    measure: Callable[[ExperimentCache], ProbeMeasurement],
+    part: str = LOOP,
+) -> Probe:
+    """Return a probe of several counts, each with its name in `entries`."""
+    describe = make_entry_description(entries)
+    quantity = ", ".join(entries)
+    return Probe(name, question, citation, quantity, measure, describe, counts=True, part=part)
+
+
 def _describe_entries_of_updates(names: Sequence[str], values: Array, expected: Array) -> str:
     """Return each entry that differs in some updates, both float[updates, entries]."""
     parts, room = [], 1e-4 * float(np.abs(values).max())

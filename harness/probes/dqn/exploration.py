@@ -25,11 +25,11 @@ from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.counts import NO_EVENT, compare_counts
 from parallax.harness.probes.probe import (
     GREEDY,
-    LOOP,
     SETTINGS,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    make_count_probe,
     make_entry_description,
     make_relation_description,
 )
@@ -344,21 +344,18 @@ def compute_expected_counts(run: ProbeRun) -> Array:
 def _build_count_probe(
     name: str, question: str, runner: Callable[[ExperimentCache], ProbeRun]
 ) -> Probe:
-    return Probe(
+    return make_count_probe(
         name,
         question,
         f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
         "updates a copy to the target after the last of them",
-        ", ".join(COUNT_NAMES),
+        COUNT_NAMES,
         lambda cache: compare_counts(
             runner(cache),
             COUNT_NAMES,
             count_events(runner(cache)),
             compute_expected_counts(runner(cache)),
         ),
-        make_entry_description(COUNT_NAMES),
-        counts=True,
-        part=LOOP,
     )
 
 
@@ -373,14 +370,11 @@ COUNT_PROBES: Sequence[Probe] = (
         "How often do events happen with 4 parallel environments, by transitions?",
         experiments.RUNS.run_parallel_envs,
     ),
-    Probe(
+    make_count_probe(
         "dqn.counts_of_even_rounds",
         f"How often do events happen in {BATCH_ROWS} steps of one cycle without warm-up?",
         f"{DQN_ALGORITHM}: an update every so many steps",
-        ", ".join(EVEN_COUNT_NAMES),
+        EVEN_COUNT_NAMES,
         _measure_even_counts,
-        make_entry_description(EVEN_COUNT_NAMES),
-        counts=True,
-        part=LOOP,
     ),
 )

@@ -10,7 +10,12 @@ from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.probes.experiment_setups import OffPolicyRuns
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import describe_optimizers
-from parallax.harness.probes.probe import LOOP, Probe, ProbeMeasurement, make_entry_description
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    make_count_probe,
+    make_entry_description,
+)
 from parallax.harness.probes.results import COUNT, AnswerComparison
 
 NO_EVENT = -1.0
@@ -116,35 +121,26 @@ def make_count_probes(
     moves = [f"target updates before the step of the {name}" for name in networks]
     order = (*(f"place of the {name}" for name in networks), *moves)
     return (
-        Probe(
+        make_count_probe(
             f"{runs.algorithm}.counts",
             "How often do events of a training happen, and when first?",
             f"{source}; one update after each step that follows the warm-up",
-            ", ".join(names),
+            names,
             make_measure(runs.run_count_experiment),
-            make_entry_description(names),
-            counts=True,
-            part=LOOP,
         ),
-        Probe(
+        make_count_probe(
             f"{runs.algorithm}.counts_with_copies",
             "How often do events happen with 4 parallel environments, by transitions?",
             f"{source}: a step of each copy is a transition",
-            ", ".join(names),
+            names,
             make_measure(runs.run_parallel_envs),
-            make_entry_description(names),
-            counts=True,
-            part=LOOP,
         ),
-        Probe(
+        make_count_probe(
             f"{runs.algorithm}.update_order",
             "In which order do networks learn in an update?",
             f"{source}: critics, policy, then the rest",
-            ", ".join(order),
+            order,
             lambda cache: _measure_update_order(runs.run_count_experiment(cache), has_temperature),
-            make_entry_description(order),
-            counts=True,
-            part=LOOP,
         ),
     )
 

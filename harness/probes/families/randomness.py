@@ -22,9 +22,11 @@ from parallax.harness.probes.measurements import (
 )
 from parallax.harness.probes.probe import (
     LOOP,
+    UPDATE,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    make_count_probe,
     make_entry_description,
 )
 
@@ -144,14 +146,13 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
     )
     return (
         *(() if algorithm == "ppo" else (of_random,)),
-        Probe(
+        make_count_probe(
             f"{algorithm}.shared_exploration",
             f"Does each of {N_ENVS} environments, and each action dimension, explore for itself?",
             "the papers' algorithms: random numbers of its own for each action",
-            ", ".join(FOLLOWER_NAMES),
+            FOLLOWER_NAMES,
             shared,
-            make_entry_description(FOLLOWER_NAMES),
-            counts=True,
+            part=UPDATE,
         ),
         Probe(
             f"{algorithm}.reloaded_settings",
@@ -163,25 +164,19 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             counts=True,
             part=LOOP,
         ),
-        Probe(
+        make_count_probe(
             f"{algorithm}.generators",
             "Is a random generator seeded, made anew or set back once training has begun?",
             "generators go on: a seed that is set again repeats random numbers",
-            ", ".join(GENERATOR_EVENT_NAMES),
+            GENERATOR_EVENT_NAMES,
             seeding,
-            make_entry_description(GENERATOR_EVENT_NAMES),
-            counts=True,
-            part=LOOP,
         ),
-        Probe(
+        make_count_probe(
             f"{algorithm}.own_draws",
             f"Do {N_ENVS} environments, steps and minibatches get random numbers of their own?",
             "the papers' algorithms: yes",
-            ", ".join(DRAW_NAMES),
+            DRAW_NAMES,
             draws,
-            make_entry_description(DRAW_NAMES),
-            counts=True,
-            part=LOOP,
         ),
     )
 

@@ -30,9 +30,11 @@ from parallax.harness.probes.measurements import (
 from parallax.harness.probes.probe import (
     GREEDY,
     LOOP,
+    UPDATE,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    make_count_probe,
     make_entry_description,
     make_relation_description,
 )
@@ -205,14 +207,13 @@ def make_buffer_probes(runs: OffPolicyRuns) -> Sequence[Probe]:
         return ProbeMeasurement(_count_buffer_rows(run), np.array([size, size, 0.0, 0.0]))
 
     return (
-        Probe(
+        make_count_probe(
             f"{runs.algorithm}.full_buffer",
             "What does a full buffer hold, and from which of it are minibatches drawn?",
             "the papers' algorithms: the newest transitions; from all of them",
-            ", ".join(FULL_BUFFER_NAMES),
+            FULL_BUFFER_NAMES,
             full_buffer,
-            make_entry_description(FULL_BUFFER_NAMES),
-            counts=True,
+            part=UPDATE,
         ),
         Probe(
             f"{runs.algorithm}.stored_with_copies",
@@ -225,15 +226,12 @@ def make_buffer_probes(runs: OffPolicyRuns) -> Sequence[Probe]:
             counts=True,
             part=LOOP,
         ),
-        Probe(
+        make_count_probe(
             f"{runs.algorithm}.full_buffer_with_copies",
             "What does a full buffer of parallel environments hold?",
             "the papers' algorithms: the newest transitions of all, as many as one environment's",
-            ", ".join(FULL_BUFFER_NAMES[:4]),
+            FULL_BUFFER_NAMES[:4],
             capacity,
-            make_entry_description(FULL_BUFFER_NAMES[:4]),
-            counts=True,
-            part=LOOP,
         ),
     )
 

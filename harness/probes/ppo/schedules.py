@@ -31,6 +31,7 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    make_count_probe,
     make_entry_description,
 )
 from parallax.harness.probes.results import COUNT, AnswerAxis, AnswerComparison
@@ -146,25 +147,19 @@ MINIBATCH_PROBES: Sequence[Probe] = (
         counts=True,
         part=LOOP,
     ),
-    Probe(
+    make_count_probe(
         "ppo.counts",
         "How often do events happen with 60 steps requested and rollouts of 24?",
         f"{PPO_CODE}: as many whole rollouts as fit; 2 epochs of 2 minibatches",
-        ", ".join(COUNT_NAMES),
+        COUNT_NAMES,
         lambda cache: _compare_counts(experiments.run_count_experiment(cache), [48.0, 24.0, 8.0]),
-        make_entry_description(COUNT_NAMES),
-        counts=True,
-        part=LOOP,
     ),
-    Probe(
+    make_count_probe(
         "ppo.counts_with_copies",
         f"How often do events happen with {N_ENVS} parallel environments and rollouts of 24?",
         f"{PPO_PAPER}, algorithm 1: a rollout is of all actors together",
-        ", ".join(COUNT_NAMES),
+        COUNT_NAMES,
         lambda cache: _compare_counts(experiments.run_parallel_envs(cache), [24.0, 24.0, 4.0]),
-        make_entry_description(COUNT_NAMES),
-        counts=True,
-        part=LOOP,
     ),
 )
 

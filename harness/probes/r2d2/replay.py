@@ -11,12 +11,11 @@ from parallax.harness.probes.dqn import exploration
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import MAX_UPDATES, list_network_steps
 from parallax.harness.probes.probe import (
-    LOOP,
     SEQUENCES,
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
-    make_entry_description,
+    make_count_probe,
     make_relation_description,
 )
 from parallax.harness.probes.r2d2 import experiments, sequences
@@ -212,16 +211,13 @@ def _measure_actor_epsilons(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 COUNT_PROBES: Sequence[Probe] = (
-    Probe(
+    make_count_probe(
         "r2d2.counts",
         "How often do events of a training happen, and when first?",
         f"{R2D2_PAPER}: updates run beside the actors, and the target is copied every so many "
         "of them; here by environment steps, after the warm-up",
-        ", ".join(COUNT_NAMES),
+        COUNT_NAMES,
         _measure_counts,
-        make_entry_description(COUNT_NAMES),
-        counts=True,
-        part=LOOP,
     ),
     Probe(
         "r2d2.actor_refresh",
@@ -234,16 +230,14 @@ COUNT_PROBES: Sequence[Probe] = (
         counts=True,
         part=SEQUENCES,
     ),
-    Probe(
+    make_count_probe(
         "r2d2.sequences",
         f"Which sequences are stored, of {experiments.SEQUENCE_LENGTH} steps that overlap by "
         f"{experiments.OVERLAP}?",
         f"{R2D2_PAPER}, section 2.3: starts at a fixed distance, none crosses the end of an "
         "episode; here the last may be shorter",
-        ", ".join(STORED_NAMES),
+        STORED_NAMES,
         _measure_stored_sequences,
-        make_entry_description(STORED_NAMES),
-        counts=True,
         part=SEQUENCES,
     ),
     Probe(
