@@ -197,13 +197,7 @@ def _render_cell(result: ProbeResult, target: str) -> str:
         return "<td></td>"
     answer = result.answers[target]
     words = format_answer(answer, name_source(result))
-    return f'<td class="{_get_css_class(answer)}">{escape(words)}</td>'
-
-
-def _get_css_class(answer: ProbeAnswer) -> str:
-    if answer.unmeasured:
-        return "failed" if answer.failed else "none"
-    return "same" if answer.comparison.kind == AGREES else "other"
+    return f'<td class="{_classify_answer(answer)}">{escape(words)}</td>'
 
 
 def _render_details(report: ProbeReport) -> Iterator[str]:
@@ -222,7 +216,7 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
     yield '<div class="scroll"><table>'
     for target, answer in result.answers.items():
         words = describe_answer(answer, name_source(result))
-        cell = f'<td class="{_get_css_class(answer)}">{escape(words)}</td>'
+        cell = f'<td class="{_classify_answer(answer)}">{escape(words)}</td>'
         yield f'<tr><th scope="row">{escape(get_label(target))}</th>{cell}</tr>'
     yield "</table></div>"
     if result.groups:

@@ -29,8 +29,6 @@ TARGET_NOISE, TARGET_NOISE_CLIP, EXPLORATION_NOISE = 0.2, 0.5, 0.1
 POLICY_DELAY = 2
 LEARNING_SETTINGS: dict[str, Any] = {"policy_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 FROZEN_SETTINGS: dict[str, Any] = dict.fromkeys(LEARNING_SETTINGS, experiment_setups.NO_LEARNING)
-POLICY_DELAYS = {"td3": POLICY_DELAY, "ddpg": 1}
-"""Critic steps per policy step of the papers."""
 PAPER_SETTINGS: dict[str, dict[str, Any]] = {
     "td3": {
         "target_policy_noise": TARGET_NOISE,
@@ -195,7 +193,8 @@ def _build_count_experiment(
 ) -> ProbeExperiment:
     # Updates after random steps, an odd number of them with one environment.
     world: ScriptedData = experiment_setups.make_continuous_data(cache, 32)
-    fixed = {"batch_size": 4, "policy_delay": POLICY_DELAYS[algorithm], "tau": 0.05}
+    delay = PAPER_SETTINGS[algorithm]["policy_delay"]
+    fixed = {"batch_size": 4, "policy_delay": delay, "tau": 0.05}
     settings = FROZEN_SETTINGS | NOISE_KIND_SETTINGS[algorithm] | fixed
     settings |= {"exploration_noise": exploration_noise}
     weights, warm_up = experiment_setups.make_weights(cache, algorithm), 12 if is_parallel else 11
