@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, escape_unprintable
 from parallax.harness.record.layout import find_runs, parse_run_path
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner
@@ -23,7 +24,6 @@ from parallax.harness.record.reading import (
     read_evaluations,
     read_run,
 )
-from parallax.harness.record.run_json import RunRecord
 
 ScalarCurve = tuple[tuple[int, float], ...]
 
@@ -45,7 +45,7 @@ class RunSnapshot:
     """State of a run at one time.
 
     Attributes:
-        status: Status in `run.json`, or `abandoned`.
+        status: Status in `run.json`, `abandoned`, or the damage of a complete run.
         findings: Findings as mappings, in the format of `diagnosis.json`.
         curves: Steps and values by name, in the order they are shown.
         reason: Why there is no diagnosis; empty where there is one.
@@ -67,12 +67,18 @@ class RunSnapshot:
 
 def read_snapshot(folder: Path) -> RunSnapshot:
     """Read the current state of a run."""
-    record, abandoned = _read_record(folder), _is_abandoned(folder)
+    reading, abandoned = _read_run(folder), _is_abandoned(folder)
     if abandoned:
-        record = _read_record(folder)  # it may have ended between the two reads
+        reading = _read_run(folder)  # it may have ended between the two reads
+    record = reading.record
+    assert record is not None
+    status = ABANDONED if abandoned and record.status == "running" else record.status
     heartbeat = read_heartbeat(folder)
     run = read_diagnosis(folder)
-    curves = dict(run.curves) | {"evaluation": _read_evaluation_curve(folder)}
+    # Evaluations of a complete run with another hash may be those of another run.
+    is_foreign = reading.damaged and not reading.failed
+    evaluations = () if is_foreign else _read_evaluation_curve(folder)
+    curves = dict(run.curves) | {"evaluation": evaluations}
     names = sorted(
         (name for name, curve in curves.items() if curve),
         key=lambda name: (
@@ -82,7 +88,7 @@ def read_snapshot(folder: Path) -> RunSnapshot:
     )
     return RunSnapshot(
         folder=folder,
-        status=ABANDONED if abandoned and record.status == "running" else record.status,
+        status=f"broken: {reading.reason}" if is_foreign else status,
         step=heartbeat.step if heartbeat else record.steps.taken,
         steps=record.steps.scheduled,
         findings=run.findings,
@@ -91,11 +97,11 @@ def read_snapshot(folder: Path) -> RunSnapshot:
     )
 
 
-def _read_record(folder: Path) -> RunRecord:
+def _read_run(folder: Path) -> RunReading:
     reading = read_run(folder)
     if reading.record is None:
         raise SpecError(f"{folder} is not a run folder that can be read: {reading.reason}.")
-    return reading.record
+    return reading
 
 
 def _is_abandoned(folder: Path) -> bool:

@@ -54,6 +54,7 @@ _MAX_EVALUATIONS_BYTES = 2**28
 _MAX_HASHED_BYTES, _MAX_TRACE_BYTES = 2**29, 2**33
 _MAX_STEP = 2**53
 _MAX_BRACKETS, MAX_DEPTH = 400, 64
+_MAX_FINDING_TEXT, _MAX_SIGNAL_NAME = 2000, 255  # characters: tables pad each row to the longest
 NOT_REQUESTED = "it was not requested"  # reason of a run without a diagnosis
 FINDING_LEVELS = ("error", "warning", "note")
 _TEXT_FIELDS = ("id", "name", "level", "seen", "causes", "remedies", "may_be_wrong")
@@ -311,8 +312,14 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         }
         if any(not 0 <= step <= _MAX_STEP for curve in curves.values() for step, _ in curve):
             raise ValueError("a step of a curve is not a step of a training")
+        if any(len(name) > _MAX_SIGNAL_NAME for name in curves):
+            raise ValueError(f"a signal has a name of more than {_MAX_SIGNAL_NAME} characters")
+        texts = ({name: one[name][:_MAX_FINDING_TEXT] for name in _TEXT_FIELDS} for one in findings)
         # Older files have other ids; the schema of `diagnosis.json` did not change with them.
-        findings = tuple(one | {"id": translate_check_id(one["id"])} for one in findings)
+        findings = tuple(
+            one | text | {"id": translate_check_id(text["id"])}
+            for one, text in zip(findings, texts, strict=True)
+        )
         return DiagnosisReading(folder, findings, curves)
     except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
         return DiagnosisReading(folder, reason=NOT_REQUESTED)

@@ -52,6 +52,30 @@ def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
     assert "is not a run folder" in capsys.readouterr().err
 
 
+def test_evaluations_of_another_run_are_not_shown_as_those_of_a_complete_run(folder, capsys):
+    other = recorded.complete_run(folder.parent / "others", seed=1)
+    shutil.copy(other / "evaluations.npz", folder / "evaluations.npz")
+    assert main(["run", "watch", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "broken: corrupted evaluations.npz: it is not what the run wrote" in text
+    assert "evaluation " not in text
+
+
+def test_texts_of_a_diagnosis_are_cut_and_long_names_refused(folder, capsys):
+    texts = dict.fromkeys(("id", "name", "seen", "causes", "remedies", "may_be_wrong"), "x")
+    finding = {**texts, "level": "error", "first_step": 1, "last_step": 1, "count": 1}
+    findings = [{**finding, "id": f"{number}"} for number in range(1000)]
+    findings.append({**finding, "seen": "L" * 500_000})
+    file = folder / "diagnosis.json"
+    file.write_text(json.dumps({"findings": findings}))
+    assert main(["run", "watch", str(folder), "--findings"]) == 0
+    assert len(capsys.readouterr().out) < 10_000_000
+    curves = {name: {"curve": [[1, 1.0]]} for name in ("short", "L" * 500_000)}
+    file.write_text(json.dumps({"findings": [], "signals": curves}))
+    assert main(["run", "watch", str(folder)]) == 0
+    assert "a signal has a name of more than 255 characters" in capsys.readouterr().out
+
+
 def test_bar_heights_follow_the_curve():
     drawn = format_sparkline(((1, 0.0), (50, 5.0), (100, 10.0), (60, float("nan"))), 100, 3)
     assert drawn[0] < drawn[1] < drawn[2]
