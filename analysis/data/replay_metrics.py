@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE
-from parallax.harness.record.reading import parse_record, read_run
+from parallax.harness.record.reading import check_recorded_file, parse_record, read_run
 from parallax.harness.record.trace import read_metric
 
 UNIFORM = "uniform"
@@ -72,8 +72,10 @@ def _read_run_metrics(
     costs: Mapping[str, float] = {}
     if isinstance(item, CompletedRun) and name != UNIFORM:
         if item.record is None:
-            record = read_run(item.path).record
+            reading = read_run(item.path)
+            record = reading.record
             try:
+                check_recorded_file(reading, TRACE_FILE)
                 errors = read_metric(item.path / TRACE_FILE, MAPE)
                 weights = read_metric(item.path / TRACE_FILE, MEAN_WEIGHT)
             except UnusableError as error:
@@ -180,11 +182,14 @@ def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], li
     found, without = [], []
     for run in runs:
         values = run.effective_hyperparameters
-        if not {"stored_state", "burn_in"} <= values.keys():
+        stored_state, burn_in = (values.get(name, "") for name in ("stored_state", "burn_in"))
+        is_count = isinstance(burn_in, int | float) and 0 <= burn_in <= 2**53 and burn_in % 1 == 0
+        if not is_count or not isinstance(stored_state, int):
             without.append(run)
             continue
         file = run.path / TRACE_FILE
         try:
+            check_recorded_file(read_run(run.path), TRACE_FILE)
             recorded = {
                 place: trace.read_metric(file, f"discrepancy/{place}")
                 for place in SEQUENCE_POSITIONS
@@ -196,7 +201,7 @@ def read_staleness(runs: Sequence[CompletedRun]) -> tuple[list[RunStaleness], li
             without.append(run)
             continue
         strategy = RecurrentStateStrategy(
-            bool(values["stored_state"]), int(values["burn_in"]), run.spec.get("actors", 1)
+            bool(stored_state), int(burn_in), run.spec.get("actors", 1)
         )
         lags = _read_means(file, {name: f"lag/{name}" for name in LAGS})
         names = {(p, t): f"discrepancy/{p}/{t}" for p in SEQUENCE_POSITIONS for t in LAG_THIRDS}

@@ -188,10 +188,10 @@ def _make_strategy_result(
 ) -> ReplayStrategyResult:
     cell, framework, name = key
     group, runs = groups[key], [one for one in items if isinstance(one.item, CompletedRun)]
-    costs = [one.costs for one in runs if one.costs.get("minibatches")]
+    parts = (*COST_PARTS, "sweeping")
+    costs = [one.costs for one in runs if one.costs.get("minibatches") and {*parts} <= {*one.costs}]
     each = {
-        part: compute_interval([one[part] / one["minibatches"] for one in costs])
-        for part in (*COST_PARTS, "sweeping")
+        part: compute_interval([one[part] / one["minibatches"] for one in costs]) for part in parts
     }
     uniform = groups.get((cell, framework, UNIFORM))
     used = None

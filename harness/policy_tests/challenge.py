@@ -28,7 +28,7 @@ from parallax.harness.policy_tests.tasks import (
 )
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE, find_runs
-from parallax.harness.record.reading import read_run
+from parallax.harness.record.reading import check_recorded_file, read_run
 from parallax.harness.record.run_json import RunRecord
 from parallax.harness.record.trace import read_metric
 
@@ -394,6 +394,7 @@ class MutationTest:
                 "environments. Train with n_envs=1."
             )
         try:
+            check_recorded_file(read_run(agent.folder), TRACE_FILE)
             _, lengths = read_metric(agent.folder / TRACE_FILE, "episode/length")
         except UnusableError as error:
             raise SpecError(f"{agent.folder}: {error}. Train the run again.") from error

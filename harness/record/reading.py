@@ -223,6 +223,17 @@ def check_trace(folder: Path) -> None:
     trace.check_trace_file(folder / TRACE_FILE)
 
 
+def check_recorded_file(reading: RunReading, name: str) -> None:
+    """Check that a file is the one that the run wrote; older records have no hashes.
+
+    Raises:
+        UnusableError: It is missing, or may be that of another run.
+    """
+    record = reading.record
+    if record is not None and name in record.files:
+        _check_hash(reading.folder, name, record.files[name], record.sizes.get(name))
+
+
 def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
     with _name_file_in_errors(name), open_regular_file(folder / name) as file:
         there = file.seek(0, 2)

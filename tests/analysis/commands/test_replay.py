@@ -86,6 +86,32 @@ def test_discrepancies_are_listed_by_lag(make_run, results, tmp_path, capsys):
     assert {row["lag_when_stored"] for row in rows} == {"7.0"}
 
 
+@pytest.mark.parametrize(
+    "change", [{"burn_in": "abc"}, {"burn_in": None}, {"burn_in": 1.5}, {"stored_state": "false"}]
+)
+def test_hyperparameters_of_other_types_are_of_no_strategy(
+    make_run, results, tmp_path, capsys, change
+):
+    for seed in (0, 1):
+        recorded(make_run, tmp_path, seed, True, 5, 2.0, 1.0)
+    file = sorted(results.rglob("run.json"))[0]
+    content = json.loads(file.read_text())
+    content["hyperparameters"] |= change
+    file.write_text(json.dumps(content))
+    assert main(["study", "replay", "--staleness", str(results)]) == 0
+    assert "Not used: 1 of 2 runs" in capsys.readouterr().out
+
+
+def test_a_trace_that_may_be_of_another_run_is_not_used(make_run, results, tmp_path, capsys):
+    for seed in (0, 1):
+        recorded(make_run, tmp_path, seed, True, 5, 2.0, 1.0)
+    file = sorted(results.rglob("run.json"))[0]
+    content = json.loads(file.read_text()) | {"files": {"trace.parquet": "0" * 64}}
+    file.write_text(json.dumps(content))
+    assert main(["study", "replay", "--staleness", str(results)]) == 0
+    assert "Not used: 1 of 2 runs" in capsys.readouterr().out
+
+
 def test_results_without_recorded_states_are_refused(make_run, results, capsys):
     make_run(seed=0)
     assert main(["study", "replay", "--staleness", str(results)]) == 2

@@ -324,7 +324,7 @@ def test_only_absolute_paths_lose_their_folders(value, stripped):
 
 def read_metrics(item, name, monkeypatch, recorded=None):
     timings = types.SimpleNamespace(parts={"replay": {"minibatches": 3.0}})
-    record = types.SimpleNamespace(timings=timings)
+    record = types.SimpleNamespace(timings=timings, files={})
 
     def read(path, metric):
         assert path.name == "trace.parquet"

@@ -124,6 +124,37 @@ def test_errors_costs_and_gains_have_their_n(study):
     assert not ways["sb3", "uniform"].errors[0].n
 
 
+def edit_record(folder, **changes):
+    content = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(content | changes))
+
+
+def test_a_trace_that_may_be_of_another_run_is_not_used(results, make_run, capsys):
+    replay_ = {"name": "per", "alpha": 0.6}
+    for seed in range(2):
+        folder = make_run(seed=seed, replay=replay_, variant="steps=20000,replay=per")
+        record_looks(folder, "per")
+        edit_record(folder, files={"trace.parquet": f"{seed}" * 64})
+    (way,) = judge_replay(
+        read_replay_metrics(load_runs(results)), VerdictOptions()
+    ).strategy_results
+    assert {interval.n for interval in (*way.errors, *way.weights)} == {0}
+    assert main(["study", "replay", str(results)]) == 0
+    assert "corrupted trace.parquet: it is not what the run wrote" in capsys.readouterr().out
+
+
+def test_costs_that_lack_a_part_are_left_out(results, make_run):
+    replay_ = {"name": "per", "alpha": 0.6}
+    for seed in range(2):
+        folder = make_run(seed=seed, replay=replay_, variant="steps=20000,replay=per")
+        record_looks(folder, "per")
+    edit_record(folder, timings={"parts": {"replay": {"sampling": 1.0, "minibatches": 1.0}}})
+    (way,) = judge_replay(
+        read_replay_metrics(load_runs(results)), VerdictOptions()
+    ).strategy_results
+    assert {interval.n for interval in way.seconds.values()} == {1}
+
+
 def test_strategies_with_one_name_are_labeled_by_their_differing_fields(results, make_run):
     for alpha in (0.6, 0.7):
         variant = f"steps=20000,replay=per,replay.alpha={alpha}"
