@@ -31,7 +31,8 @@ COMPARED_SETTINGS = (
     "replay",
 )
 EVAL_EPISODES = "eval_episodes"
-_MAX_NAMED_SETTINGS = 3
+_MAX_NAMED_SETTINGS, _MAX_LISTED_SETTINGS = 3, 20  # in a variant, and in a sentence
+_MAX_SETTING_LENGTH = 1000  # characters of a value; those of replay strategies take some hundred
 _MAX_BYTES = 3 * 2**27  # of evaluations; the thesis' 1,440 runs of 3,000,000 steps take 2**28
 
 RequestedSettings = Mapping[str, str]  # name of a setting and its value as JSON
@@ -56,7 +57,7 @@ def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
     if run.spec.get("alignment") == "defaults":
         return {}
     values = run.spec.get("hyperparameters")
-    return {name: _setting_to_text(value) for name, value in (values or {}).items()}
+    return {_setting_to_text(name): _setting_to_text(of) for name, of in (values or {}).items()}
 
 
 def separate_conflicting_runs(
@@ -130,10 +131,11 @@ def _describe_conflict(
     cell: StudyCell, values: Sequence[RequestedSettings], names: Sequence[str], whole: bool
 ) -> str:
     parts = []
-    for name in names:
+    for name in names[:_MAX_LISTED_SETTINGS]:
         counts = collections.Counter(item.get(name, "unknown") for item in values)
         shown = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
         parts.append(f"{name} {shown}")
+    parts += [f"{len(names) - len(parts)} more"] * (len(names) > len(parts))
     place = (cell.study, cell.env, cell.algorithm, cell.hps) if whole else (cell.study,)
     where = "/".join(place) + (f", {cell.variant}" if cell.variant else "")
     return (
@@ -145,7 +147,13 @@ def _describe_conflict(
 def _setting_to_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = escape_unprintable(
+        value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    )
+    if len(text) <= _MAX_SETTING_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[:_MAX_SETTING_LENGTH]}... ({len(text):,} characters, {digest})"
 
 
 def load_runs(root: Path) -> LoadedRuns:
@@ -201,7 +209,8 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
     known = [(run.id.cell, run.spec) for run in found.runs]
     for cell, spec in (*known, *((one.id.cell, one.spec) for one in found.excluded)):
         if spec:
-            levels[cell.study, cell.variant].add(str(spec.get("alignment", "")))
+            level = _setting_to_text(str(spec.get("alignment", "")))
+            levels[cell.study, cell.variant].add(level)
     runs = [dataclasses.replace(run, id=_name_level(run.id, levels)) for run in found.runs]
     others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]
     separated, sentences = separate_conflicting_runs(runs)

@@ -44,6 +44,24 @@ def test_equal_values_have_one_text(value, text):
     assert _setting_to_text(value) == text
 
 
+def test_long_values_are_cut_and_stay_different():
+    first, second = (_setting_to_text("x" * 10_000 + end) for end in "ab")
+    assert first != second and len(first) < 1100
+    assert _setting_to_text({"a": "\x1b[31m\n"}).isprintable()
+    assert _setting_to_text("a\nb") == "a\\nb"
+
+
+def test_a_sentence_on_conflicts_has_a_largest_size():
+    keys = {str(number) + "\u202e" * 5000: 1 for number in range(2000)}
+    runs = [make_run(seed=1, hyperparameters=keys | {"a": one}) for one in (1, "x" * 10**6)]
+    more = make_run(seed=2, hyperparameters=dict.fromkeys(keys, 2))
+    _, (sentence,) = separate_conflicting_runs([*runs, more])
+    assert "; 1981 more (runs in brackets)" in sentence and sentence.isprintable()
+    assert len(sentence) < 50_000
+    found = combine_runs(RunCollection(Path(), (make_run(alignment="x\n" * 10**6),), ()))
+    assert len(found.runs[0].id.cell.variant) < 1100
+
+
 def test_settings_of_a_run_are_those_that_it_records_and_its_episodes():
     run = make_run(steps=1000.0, wrappers="none", seed=3, eval_episodes=7)
     assert get_requested_settings(run) == {
