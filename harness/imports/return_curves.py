@@ -60,6 +60,7 @@ class ReturnCurve:
             states itself.
         settings: Every other setting that the file states, under the tool's own names.
         part: Text that identifies a run of a file with several; empty if it has one.
+        n_repeated: Values left out, since the training went back to an earlier step.
     """
 
     source: Path
@@ -70,6 +71,7 @@ class ReturnCurve:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     part: str = ""
+    n_repeated: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,7 +315,7 @@ def make_curve_from_values(
         options: `columns["return"]` is the name of the returns, if it is not a known one.
 
     Raises:
-        UnusableError: There are no returns among them, or several values at one step.
+        UnusableError: There are no returns among them, or those of several runs.
     """
     name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
     if name not in found.values:
@@ -329,20 +331,45 @@ def make_curve_from_values(
         raise UnusableError(f"has a value at step {odd[0]:.6g}, which no run can have")
     if name in found.incomplete:
         raise UnusableError(f"has a value of {name} that is no number")
+    last = _drop_repeated_values(pairs)
+    n_repeated, pairs = len(pairs) - len(last), last
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:
         own = dataclasses.replace(options, steps=options.steps or facts.get("steps"))
         evaluations = average_episodes(pairs, own)
     else:
-        # A training that starts again from a checkpoint logs steps twice: the last value counts.
-        by_step = dict(sorted(dict(pairs).items()))
+        by_step = dict(pairs)
         evaluations = _make_evaluations(list(by_step), list(by_step.values()))
     return ReturnCurve(
         *(source, tuple(files), evaluations, options.kind or kind),
         are_means=True,
         facts=facts,
         settings=found.settings,
+        n_repeated=n_repeated,
     )
+
+
+def _drop_repeated_values(pairs: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return values in order of their steps, as TensorBoard shows them.
+
+    A training that resumes from a checkpoint goes back to an earlier step, and what it had logged
+    from there on does not count.
+
+    Raises:
+        UnusableError: Steps begin again at or before the first one.
+    """
+    found: list[tuple[int, float]] = []
+    for step, value in pairs:
+        if found and step < found[-1][0]:
+            while found and found[-1][0] >= step:
+                found.pop()
+            if not found:
+                raise UnusableError(
+                    f"begins again at step {step:,}: it holds several runs, or values that are not "
+                    "in order. Put each run into a folder of its own"
+                )
+        found.append((step, value))
+    return found
 
 
 _STATED = {"env": ("env_id", "env", "env_name"), "seed": ("seed",), "steps": ("total_timesteps",)}

@@ -22,6 +22,7 @@ MAX_FILE_BYTES = 2**28
 _MAX_POINTS = 2**22  # values of all names in a file
 _MAX_NAMES = 2**13
 _MAX_CHECKED_BYTES = 2**12  # of an event: scalars are shorter, images and histograms longer
+_IDENTITY = ("env_id", "env", "env_name", "seed")  # settings that two runs of a study differ in
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 
 
@@ -50,15 +51,30 @@ def read_event_files(paths: Sequence[Path]) -> RecordedValues:
         UnusableError: One is damaged, too large, or has other content.
     """
     values: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
-    texts: dict[str, str] = {}
+    texts: list[tuple[str, str]] = []
     for path in sorted(paths):
         _read_events(read_bounded(path, MAX_FILE_BYTES), values, texts)
-    table = texts.get("hyperparameters/text_summary", "")
-    return RecordedValues(dict(values), _parse_settings_table(table))
+    settings: dict[str, Any] = {}
+    for name, text in texts:
+        if name == "hyperparameters/text_summary":
+            for pair in _parse_settings_table(text):
+                _add_settings(settings, dict([pair]))
+    return RecordedValues(dict(values), settings)
+
+
+def _add_settings(settings: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Add settings to those before; raise an `UnusableError` if they are of another run."""
+    for name in _IDENTITY:
+        if name in settings and name in new and new[name] != settings[name]:
+            words = f"{name}={str(settings[name])[:40]} and {name}={str(new[name])[:40]}"
+            raise UnusableError(
+                f"says {words}: it holds several runs. Put each into a folder of its own"
+            )
+    settings |= new
 
 
 def _read_events(
-    raw: bytes, values: dict[str, list[tuple[int, float]]], texts: dict[str, str]
+    raw: bytes, values: dict[str, list[tuple[int, float]]], texts: list[tuple[str, str]]
 ) -> None:
     for event in _split_events(raw):
         # Event: step = 2, summary = 5; Summary: value = 1 (tensorboard/compat/proto/event.proto).
@@ -71,7 +87,7 @@ def _read_events(
 
 
 def _read_summary_value(
-    raw: bytes, step: int, values: dict[str, list[tuple[int, float]]], texts: dict[str, str]
+    raw: bytes, step: int, values: dict[str, list[tuple[int, float]]], texts: list[tuple[str, str]]
 ) -> None:
     # Summary.Value: tag = 1, simple_value = 2, tensor = 8.
     fields = _collect_fields(raw)
@@ -84,7 +100,7 @@ def _read_summary_value(
         if number is not None:
             values[name].append((step, number))
         elif text := _take_bytes(parts, 8):
-            texts[name] = text[0].decode("utf-8", "replace")
+            texts.append((name, text[0].decode("utf-8", "replace")))
 
 
 def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
@@ -131,14 +147,14 @@ def _split_events(raw: bytes) -> Iterator[bytes]:
         raise UnusableError("is empty, or no TensorBoard event file")
 
 
-def _parse_settings_table(text: str) -> dict[str, Any]:
+def _parse_settings_table(text: str) -> list[tuple[str, Any]]:
     """Read the table of settings that CleanRL writes as text: `|param|value|` and a row for each.
 
     Source: cleanrl/ppo.py, `writer.add_text("hyperparameters", ...)`.
     """
     rows = [line.strip().strip("|").split("|", 1) for line in text.splitlines()]
     pairs = [row for row in rows[2:] if len(row) == 2] if rows and rows[0][0] == "param" else []
-    return {name.strip(): parse_setting(value.strip()) for name, value in pairs}
+    return [(name.strip(), parse_setting(value.strip())) for name, value in pairs]
 
 
 def parse_setting(text: str) -> Any:
@@ -171,10 +187,10 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
         fields = _collect_fields(record)
         rows += [_read_items(history) for history in _take_bytes(fields, 2)]
         for config in _take_bytes(fields, 5):
-            settings |= _read_items(config)
+            _add_settings(settings, _read_items(config))
         for run in _take_bytes(fields, 17):
             for config in _take_bytes(_collect_fields(run), 4):  # RunRecord: config = 4
-                settings |= _read_items(config)
+                _add_settings(settings, _read_items(config))
     settings = {name: value for name, value in settings.items() if not name.startswith("_")}
     values = _group_by_name(rows, step_name or "global_step")
     incomplete = {n for row in rows for n in row if n in values and _to_number(row[n]) is None}

@@ -235,3 +235,40 @@ def test_patterns_refuse_long_names():
 def test_every_kind_of_file_is_fuzzed():
     names = [make(random.Random(0), lambda raw, rng: raw)[0] for make in fuzz_imports.MAKERS]
     assert set(map(guess_format, names)) == set(FORMATS)
+
+
+def import_folder(tmp_path, *contents):
+    for number, content in enumerate(contents):
+        (tmp_path / "logs").mkdir(exist_ok=True)
+        (tmp_path / "logs" / f"events.out.tfevents.{number}").write_bytes(content)
+    command = ["import", str(tmp_path / "logs"), "--frameworks", "cleanrl", "--algorithms", "ppo"]
+    return main([*command, "--results-dir", str(tmp_path / "results")])
+
+
+EARLIER = [("charts/episodic_return", step, 1.0) for step in range(500, 12_001, 500)]
+LATER = [("charts/episodic_return", step, 5.0) for step in range(10_500, 20_001, 500)]
+
+
+def test_a_restarted_training_counts_from_its_checkpoint_on(tmp_path, capsys):
+    files = (write_event_file(part, env_id="A-v1", seed=1) for part in (EARLIER, LATER))
+    assert import_folder(tmp_path, *files) == 0
+    assert "4 returns that were logged before are left out" in capsys.readouterr().out
+    (file,) = (tmp_path / "results").rglob("evaluations.npz")
+    assert np.load(file)["results"].ravel().tolist() == [1.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("second", "settings", "reason"),
+    [
+        (LATER, {"env_id": "A-v1", "seed": 2}, "says seed=1 and seed=2: it holds several runs"),
+        (LATER, {"env_id": "B-v1", "seed": 1}, "says env_id=A-v1 and env_id=B-v1"),
+        (EARLIER, {"env_id": "A-v1", "seed": 1}, "begins again at step 500: it holds several runs"),
+    ],
+)
+def test_event_files_of_several_runs_in_one_folder_are_refused(
+    tmp_path, capsys, second, settings, reason
+):
+    first = write_event_file(EARLIER, env_id="A-v1", seed=1)
+    assert import_folder(tmp_path, first, write_event_file(second, **settings)) == 1
+    assert reason in capsys.readouterr().out
+    assert not list(tmp_path.rglob("run.json"))
