@@ -60,17 +60,16 @@ def check_replaced_runs(path: Path, found: RunCollection) -> None:
     """Check that a file that packed runs are written to has no other runs.
 
     Raises:
-        CommandError: It has runs that `found` lacks, or is no file of packed runs.
+        CommandError: It has runs that `found` lacks or that are complete only there, or is no file
+            of packed runs.
     """
     try:
         there = read_results(path) if path.exists() else found
     except CommandError as error:
         raise CommandError(f"{error} Name another file, or delete this one.") from error
-    old, new = (
-        {item.id for item in one.runs} | {item.id for item in one.excluded}
-        for one in (there, found)
-    )
-    if lost := old - new:
+    complete = {item.id for item in found.runs}
+    known = complete | {item.id for item in found.excluded}
+    if lost := {run.id for run in there.runs} - complete | {r.id for r in there.excluded} - known:
         raise CommandError(
             f"{path} has {len(lost)} runs that would be lost: name another file, or delete it."
         )

@@ -433,6 +433,18 @@ def test_invalid_spec_of_another_tool_is_a_reason(packed_before, spec):
     assert "column spec" in item.reason
 
 
+def test_a_complete_run_is_not_replaced_by_its_damaged_folder(tmp_path, make_run, capsys):
+    folder = make_run(study="other", seed=7)
+    file, study = tmp_path / "other.parquet", folder.parents[5]
+    command = ["study", "pack", str(study), "--output", str(file)]
+    assert main(command) == main(command) == 0
+    before = file.read_bytes()
+    (folder / "evaluations.npz").write_bytes(b"PK")
+    assert main(command) == 2
+    assert "1 runs that would be lost" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
 def test_a_file_with_other_runs_is_not_replaced(study, packed, tmp_path, make_run, capsys):
     other = tmp_path / "other.parquet"
     make_run(framework="skrl", study="other", seed=7)
