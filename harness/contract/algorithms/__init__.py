@@ -59,11 +59,16 @@ def collect_algorithms(
     An error in one entry does not affect the others.
     """
     usable, unusable = dict(BUILTIN_ALGORITHMS), dict[str, str]()
+    values: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for entry in entries:
+        values.setdefault(entry.name, []).append(entry)
+    for name, (entry, *others) in values.items():
         try:
-            usable[entry.name] = _check_algorithm_class(entry, entry.load(), usable)
-        except Exception as error:  # third-party code
-            unusable[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
+            if any(other.value != entry.value for other in others):
+                raise ValueError(f"{others[0].value} has this name too: uninstall one")
+            usable[name] = _check_algorithm_class(entry, entry.load(), usable)
+        except (Exception, SystemExit) as error:  # third-party code
+            unusable[name] = f"{entry.value}: {type(error).__name__}: {error}"
     return usable, unusable
 
 

@@ -40,21 +40,21 @@ def load_all_checks(
     extra: Sequence[str] = (),
 ) -> tuple[tuple[DiagnosisCheck, ...], tuple[str, ...]]:
     """Return all checks and those named `module:NAME`, and messages about unusable ones."""
-    found, troubles = list(load_own_checks()), []
+    found, troubles = {check.id: check for check in load_own_checks()}, []
     for entry in find_entry_points(GROUP):
         try:
-            found += _to_checks(entry.load())
-        except Exception as error:
+            _add_checks(found, entry.load())
+        except (Exception, SystemExit) as error:
             troubles.append(f"{GROUP} {entry.name} cannot be loaded: {_format_error(error)}")
     for name in extra:
         try:
             module, _, attribute = name.partition(":")
-            found += _to_checks(getattr(importlib.import_module(module), attribute))
-        except Exception as error:
+            _add_checks(found, getattr(importlib.import_module(module), attribute))
+        except (Exception, SystemExit) as error:
             troubles.append(
                 f"diagnosis.extra_checks={name} cannot be loaded: {_format_error(error)}"
             )
-    return tuple({check.id: check for check in found}.values()), tuple(troubles)
+    return tuple(found.values()), tuple(troubles)
 
 
 def get_default_thresholds() -> dict[str, float]:
@@ -101,15 +101,17 @@ def check_names(names: Sequence[str], checks: Sequence[DiagnosisCheck]) -> None:
             raise SpecError(f"diagnosis.{name} is not a check: {hint}")
 
 
-def _to_checks(loaded: object) -> list[DiagnosisCheck]:
+def _add_checks(found: dict[str, DiagnosisCheck], loaded: object) -> None:
     if isinstance(loaded, type):
         loaded = loaded()
     checks = [loaded] if isinstance(loaded, DiagnosisCheck) else list(loaded)  # type: ignore[call-overload]
     wrong = [check for check in checks if not isinstance(check, DiagnosisCheck)]
     if wrong:
         raise TypeError(f"{wrong[0]!r} is not a DiagnosisCheck")
-    return checks
+    for check in checks:
+        if found.setdefault(check.id, check) != check:
+            raise ValueError(f"a check {check.id} already exists")
 
 
-def _format_error(error: Exception) -> str:
+def _format_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -266,13 +266,11 @@ def test_an_algorithm_for_other_actions_is_refused(framework, algorithm, env, me
 class Entry:
     """Fake entry point of a package's algorithm."""
 
-    value = "theirs:Theirs"
-
     def __init__(self, name, found):
-        self.name, self._printed_findings = name, found
+        self.name, self.value, self._printed_findings = name, f"theirs:{found}", found
 
     def load(self):
-        if isinstance(self._printed_findings, Exception):
+        if isinstance(self._printed_findings, BaseException):
             raise self._printed_findings
         return self._printed_findings
 
@@ -289,6 +287,17 @@ def test_algorithm_entry_points_are_loaded_and_broken_ones_reported():
     assert list(usable) == [*BUILTIN_ALGORITHMS, "theirs"]
     assert "ImportError: no such library" in unusable["broken"]
     assert set(unusable) == {"broken", "no_class", "ppo", "Not-A-Name"}
+
+
+def test_a_package_that_ends_python_or_shares_a_name_is_left_out():
+    entries = [
+        Entry("ends", SystemExit(0)),
+        Entry("shared", ALGORITHMS["td3"]),
+        Entry("shared", ALGORITHMS["sac"]),
+    ]
+    usable, unusable = collect_algorithms(entries)
+    assert usable == BUILTIN_ALGORITHMS
+    assert "SystemExit" in unusable["ends"] and "uninstall one" in unusable["shared"]
 
 
 @pytest.mark.parametrize(

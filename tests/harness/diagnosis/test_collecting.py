@@ -138,6 +138,21 @@ def test_check_that_cannot_be_imported_is_named():
     assert "no_such_module:CHECK" in troubles[0] and "json:JSONDecoder" in troubles[1]
 
 
+def test_a_check_takes_the_place_of_no_other_and_a_module_cannot_end_python(tmp_path, monkeypatch):
+    own = load_own_checks()
+    (tmp_path / "ends_python.py").write_text("raise SystemExit(0)")
+    (tmp_path / "same_id.py").write_text(
+        "import dataclasses\n"
+        "from parallax.harness.diagnosis.checks import load_own_checks\n"
+        "CHECK = dataclasses.replace(load_own_checks()[0], threshold=1e9)\n"
+        "SAME = load_own_checks()[0]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    checks, troubles = load_all_checks(["ends_python:CHECK", "same_id:CHECK", "same_id:SAME"])
+    assert checks == own
+    assert len(troubles) == 2 and f"a check {own[0].id} already exists" in troubles[1]
+
+
 def test_checks_run_every_hundredth_of_the_run_at_uneven_steps():
     assert compute_default_period(10**6) == 10**4 and compute_default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
