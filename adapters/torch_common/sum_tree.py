@@ -5,16 +5,18 @@ numba. (TorchRL's compiled trees only load with the PyTorch version that its whe
 """
 
 import contextlib
+import errno
 import fcntl
 import functools
 import importlib.util
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -39,8 +41,8 @@ def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
     loops = [function for function in functions if hasattr(function, "enable_caching")]
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # without a folder there is no lock
-            path = Path(tempfile.gettempdir(), f"parallax-{name}-{os.getuid()}.lock")
-            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
+            path = Path(tempfile.gettempdir(), f".parallax-{name}-{os.getuid()}.lock")
+            fcntl.flock(stack.enter_context(_open_private_file(path)), fcntl.LOCK_EX)
         before = [loop._cache for loop in loops]
         for loop in loops:
             with contextlib.suppress(RuntimeError):  # no folder
@@ -48,6 +50,21 @@ def cache_compiled(name: str, functions: Iterable[Any]) -> Iterator[None]:
         yield
         for loop, cache in zip(loops, before, strict=True):
             loop._cache = cache  # the original cache stores nothing
+
+
+def _open_private_file(path: Path) -> IO[bytes]:
+    """Open a file that nobody else can open; others may have made one of its name in /tmp.
+
+    Raises:
+        OSError: It is no regular file, or others can open it, and so lock it for good.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.fdopen(os.open(path, flags, 0o600), "rb+")
+    status = os.fstat(file.fileno())
+    if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.geteuid():
+        file.close()
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+    return file
 
 
 _SEGTREE_MODULE = (

@@ -1,5 +1,8 @@
+import fcntl
 import importlib.util
+import os
 import sys
+import tempfile
 
 import pytest
 
@@ -37,3 +40,22 @@ def test_functions_compiled_within_the_context_are_cached_and_later_ones_are_not
     with cache_compiled("test", vars(module).values()):
         assert module.double(1.5) == 3.0
         assert not module.double.stats.cache_hits
+
+
+@pytest.mark.parametrize("obstacle", ["pipe", "link", "others"])
+def test_a_lock_that_others_can_hold_is_not_waited_for(fresh, tmp_path, monkeypatch, obstacle):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lock = tmp_path / f".parallax-test-{os.getuid()}.lock"
+    theirs = tmp_path / "theirs"
+    theirs.touch(0o644)
+    if obstacle == "pipe":
+        os.mkfifo(lock, 0o600)
+    elif obstacle == "link":
+        lock.symlink_to(theirs)
+    else:
+        lock.touch(0o644)
+    with (theirs if obstacle != "others" else lock).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        module = fresh()
+        with cache_compiled("test", vars(module).values()):
+            assert module.double(2) == 4
