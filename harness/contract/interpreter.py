@@ -44,9 +44,10 @@ _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such 
 
 
 def find_cache_folder(name: str) -> Path:
-    """Return a folder of this project in the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "parallax" / name
+    """Return a folder of this project in the user's cache; a relative variable is ignored."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    base = given if given.is_absolute() else Path.home() / ".cache"
+    return base / "parallax" / name
 
 
 def make_private_cache_folder(name: str) -> Path | None:

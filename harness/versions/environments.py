@@ -29,7 +29,7 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
         cache: Folder of all environments.
 
     Raises:
-        SpecError: A package cannot be installed.
+        SpecError: A package cannot be installed, or there is a damaged environment.
     """
     name = "+".join(requirement.replace("==", "-") for requirement in requirements)
     folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
@@ -45,6 +45,10 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
         (packages / _SHARED_PACKAGES_FILE).write_text(f"{shared}\n")
         install_packages(requirements, packages)
         partial.rename(folder)
+    except OSError as error:  # another process may have been first
+        if not python.exists():
+            reason = f"{folder}: {error.strerror}: delete it, and it will be built again."
+            raise SpecError(f"{' '.join(requirements)} cannot be installed in {reason}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return python

@@ -18,6 +18,12 @@ def test_user_cache_folder_follows_the_environment_variable(monkeypatch: pytest.
         assert find_cache_folder("jax") == Path("/home/somebody/.cache/parallax/jax")
 
 
+def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # of the current folder
+    assert find_cache_folder("jax") == Path("/home/somebody/.cache/parallax/jax")
+
+
 @pytest.mark.parametrize("before", [None, 0o777, 0o700])
 def test_private_folder_is_accessible_to_its_user_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None
