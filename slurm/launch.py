@@ -152,7 +152,7 @@ def select_runs(runs: dict[Path, PreparedRun], *, dry_run: bool) -> dict[Path, P
     words = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     print(f"{len(runs)} runs: {words}.")
     complete = [folder for folder, state in states.items() if state == "completed"]
-    for remark in describe_complete_runs({f: runs[f].spec.endpoint for f in complete}):
+    for remark in describe_complete_runs({folder: runs[folder].spec for folder in complete}):
         print(remark)
     return {
         folder: run

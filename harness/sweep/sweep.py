@@ -18,7 +18,7 @@ from typing import Any
 
 from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
+from parallax.harness.contract.run_spec import NO_DIAGNOSIS, RunSpec, spec_from_dict, spec_to_dict
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import MAX_JOBS, UnusableError, make_bytes_writer, read_bounded
 from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
@@ -121,7 +121,7 @@ def _print_skipped_runs(
         print(f"{len(complete)} of {len(runs)} runs are complete already.")
     if len(complete) < len(others):
         print(f"{len(others) - len(complete)} of {len(runs)} runs are running elsewhere.")
-    for remark in describe_complete_runs({f: runs[f].spec.endpoint for f in complete}):
+    for remark in describe_complete_runs({folder: runs[folder].spec for folder in complete}):
         print(remark)
 
 
@@ -400,25 +400,31 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
 _MAX_LISTED_NAMES = 3
 
 
-def describe_complete_runs(endpoints: Mapping[Path, str]) -> list[str]:
-    """Return remarks on complete runs: adapter code that has changed since, and other endpoints.
+def describe_complete_runs(requested: Mapping[Path, RunSpec]) -> list[str]:
+    """Return remarks on complete runs: changed adapter code, and requests that come too late.
 
     Older runs, which did not record their adapter's files or an endpoint, are left out.
 
     Args:
-        endpoints: Requested endpoint of each run, by folder.
+        requested: Specification of each run as it is requested now, by folder.
     """
     now: dict[str, Mapping[str, str]] = {}
     changed: dict[Path, set[str]] = {}
     others: set[str] = set()
-    for folder, endpoint in endpoints.items():
+    late: set[str] = set()
+    for folder, spec in requested.items():
         try:
             record, content = read_record(folder)
         except UnusableError:
             continue
         if record.status != "completed":
             continue
-        others |= {str(content["spec"].get("endpoint", endpoint))} - {endpoint}
+        before = content["spec"]
+        others |= {str(before.get("endpoint", spec.endpoint))} - {spec.endpoint}
+        if spec.logger not in ("none", before.get("logger")):
+            late.add(f"logger={spec.logger}")
+        if before.get("diagnosis", NO_DIAGNOSIS) == NO_DIAGNOSIS != spec.diagnosis:
+            late.add(f"diagnosis={spec.diagnosis['mode']}")
         framework, then = record.spec.framework, record.provenance.adapter.files
         if then and framework not in now:
             code = describe_adapter_code(find_adapter_entry_point(framework).value)
@@ -431,6 +437,11 @@ def describe_complete_runs(endpoints: Mapping[Path, str]) -> list[str]:
             "Complete runs have the endpoint that they were started with, "
             f"{', '.join(sorted(others))}. --endpoint NAME of study verdicts and report chooses "
             "another one."
+        )
+    if late:
+        remarks.append(
+            f"{', '.join(sorted(late))}: complete runs were trained without, and are not changed. "
+            "To train them again, remove their folders or choose another study.name."
         )
     return remarks
 

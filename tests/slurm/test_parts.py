@@ -254,7 +254,7 @@ def test_runs_are_counted_and_only_those_that_are_left_are_submitted(monkeypatch
     monkeypatch.setattr(
         launch,
         "describe_complete_runs",
-        lambda ends: [f"{folder.name}: {endpoint}" for folder, endpoint in ends.items()],
+        lambda specs: [f"{folder.name}: {spec.endpoint}" for folder, spec in specs.items()],
     )
     left = launch.select_runs(runs, dry_run=False)
     assert [folder.name for folder in left] == ["new", "failed", "bare"]

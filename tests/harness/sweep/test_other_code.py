@@ -17,14 +17,15 @@ def made_by(results, files, seed=0):
     return folder
 
 
-def request(endpoint):
-    return types.SimpleNamespace(spec=types.SimpleNamespace(endpoint=endpoint))
+def request(endpoint, logger="none", mode="off"):
+    spec = {"endpoint": endpoint, "logger": logger, "diagnosis": {"mode": mode}}
+    return types.SimpleNamespace(spec=types.SimpleNamespace(**spec))
 
 
 def test_runs_of_the_installed_code_and_older_runs_need_no_remark(tmp_path):
     same = made_by(tmp_path, dict)
     older = recorded.complete_run(tmp_path, seed=1)
-    assert describe_complete_runs({same: "final", older: "final"}) == []
+    assert describe_complete_runs(dict.fromkeys((same, older), request("final").spec)) == []
 
 
 def test_changed_new_and_removed_files_are_named_with_a_remedy(tmp_path):
@@ -36,7 +37,7 @@ def test_changed_new_and_removed_files_are_named_with_a_remedy(tmp_path):
 
     folders = [made_by(tmp_path, earlier, seed) for seed in range(4)]
     complete = [*folders, made_by(tmp_path, dict, 4)]
-    (text,) = describe_complete_runs(dict.fromkeys(complete, "final"))
+    (text,) = describe_complete_runs(dict.fromkeys(complete, request("final").spec))
     assert text.startswith("4 complete runs were made by an earlier version")
     assert "sb3/__init__.py, sb3/gone.py, sb3/train.py" in text
     assert str(folders[0]) in text and "and 1 more" in text
@@ -62,6 +63,17 @@ def test_endpoint_missing_in_complete_runs_is_reported(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "have the endpoint that they were started with, last-3. --endpoint NAME" in said
     _print_skipped_runs({folder: None}, {folder: request("last-3")})
+    assert capsys.readouterr().out == "1 of 1 runs are complete already.\n"
+
+
+def test_a_logger_or_diagnosis_that_complete_runs_do_not_get_is_said(tmp_path, capsys):
+    folder = made_by(tmp_path, dict)
+    _print_skipped_runs({folder: None}, {folder: request("final", "wandb", "strict")})
+    said = capsys.readouterr().out
+    assert "diagnosis=strict, logger=wandb: complete runs were trained without" in said
+    changes = {"logger": "wandb", "diagnosis": {"mode": "on"}}
+    recorded.edit(folder, spec=read_run(folder).content["spec"] | changes)
+    _print_skipped_runs({folder: None}, {folder: request("final", "wandb", "on")})
     assert capsys.readouterr().out == "1 of 1 runs are complete already.\n"
 
 
