@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from parallax.analysis.commands import common
+from parallax.analysis.commands.report import format_changed_options
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
 from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics, read_staleness
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
@@ -22,7 +23,7 @@ from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.mutation import judge_mutation
 from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import make_number_parser, write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
@@ -32,7 +33,8 @@ NO_INTERVENTION_MESSAGE = (
     "no framework was trained both without and with an intervention. "
     "Train with intervention=none,NAME; parallax intervention list lists the names."
 )
-_DEFAULT_STAGES = 5
+_DEFAULT_STAGES, _MAX_STAGES = 5, 1000
+_STATISTICS = ("endpoint", "alpha", "margin", "margin_of", "range")  # without use for staleness
 
 
 def _write_results(
@@ -132,7 +134,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stages",
-        type=int,
+        type=make_number_parser(1, _MAX_STAGES),
         default=_DEFAULT_STAGES,
         metavar="N",
         help="with --staleness: number of equal stages of the training (default: %(default)s)",
@@ -140,14 +142,20 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_verdict_arguments(
         parser, without=("--failed-below", "--family", "--power", "--rng-seed")
     )
+    defaults = {name: parser.get_default(name) for name in ("stages", *_STATISTICS)}
+    parser.set_defaults(defaults=defaults)
 
 
 def run_replay(options: argparse.Namespace) -> int:
     """Print the effects of replay strategies, write two tables, and draw figures.
 
     Raises:
-        CommandError: All runs used uniform replay, or there is nowhere to write.
+        CommandError: All runs used uniform replay, an option has no effect, or there is nowhere to
+            write.
     """
+    unused, word = (_STATISTICS, "with") if options.staleness else (("stages",), "without")
+    if words := format_changed_options(options, unused):
+        raise common.CommandError(f"{' '.join(words)} has no effect {word} --staleness: drop it.")
     if options.staleness:
         return _report_staleness(options)
     loaded = common.load_results(options.results)
@@ -196,8 +204,6 @@ def _report_staleness(options: argparse.Namespace) -> int:
     Raises:
         CommandError: No run recorded discrepancies, or there is nowhere to write.
     """
-    if options.stages < 1:
-        raise common.CommandError(f"--stages {options.stages} must be at least 1.")
     loaded = common.load_results(options.results)
     found, without = read_staleness(loaded.runs)
     if not found:

@@ -112,6 +112,19 @@ def test_a_trace_that_may_be_of_another_run_is_not_used(make_run, results, tmp_p
     assert "Not used: 1 of 2 runs" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--staleness", "--stages", "1000000000000"], "must be from 1 to 1000"),
+        (["--staleness", "--margin", "0.3"], "--margin 0.3 has no effect with --staleness"),
+        (["--stages", "2"], "--stages 2 has no effect without --staleness"),
+    ],
+)
+def test_options_without_effect_and_too_many_stages_are_refused(results, capsys, options, message):
+    assert main(["study", "replay", str(results), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_results_without_recorded_states_are_refused(make_run, results, capsys):
     make_run(seed=0)
     assert main(["study", "replay", "--staleness", str(results)]) == 2
