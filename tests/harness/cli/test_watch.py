@@ -52,7 +52,7 @@ def test_no_run_and_damaged_evaluations(folder, tmp_path, capsys):
     assert "is not a run folder" in capsys.readouterr().err
 
 
-def test_evaluations_of_another_run_are_not_shown_as_those_of_a_complete_run(folder, capsys):
+def test_evaluations_of_another_run_are_not_shown(folder, capsys):
     other = recorded.complete_run(folder.parent / "others", seed=1)
     shutil.copy(other / "evaluations.npz", folder / "evaluations.npz")
     assert main(["run", "watch", str(folder)]) == 0

@@ -138,7 +138,7 @@ def test_check_that_cannot_be_imported_is_named():
     assert "no_such_module:CHECK" in troubles[0] and "json:JSONDecoder" in troubles[1]
 
 
-def test_a_check_takes_the_place_of_no_other_and_a_module_cannot_end_python(tmp_path, monkeypatch):
+def test_check_names_are_unique_and_imports_cannot_end_python(tmp_path, monkeypatch):
     own = load_own_checks()
     (tmp_path / "ends_python.py").write_text("raise SystemExit(0)")
     (tmp_path / "same_id.py").write_text(
