@@ -38,7 +38,7 @@ from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 from parallax.harness.record.provenance import hash_weights
-from parallax.harness.record.reading import read_policy, read_run
+from parallax.harness.record.reading import check_recorded_file, read_policy, read_run
 from parallax.harness.train import limits
 from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
 from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
@@ -234,6 +234,7 @@ def _read_stored_policy(reading: RunReading) -> StoredPolicy:
     if why := why_no_policy(reading):
         raise SpecError(f"{reading.folder} has no policy: {why}.")
     try:
+        check_recorded_file(reading, POLICY_FILE)  # the weights' hash leaves statistics out
         stored = read_policy(reading.folder)
     except UnusableError as error:
         raise SpecError(f"{reading.folder} has no policy: {error}.") from error

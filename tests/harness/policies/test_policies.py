@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import hashlib
 import io
 import json
 import random
@@ -154,10 +155,27 @@ def test_deleted_policy_is_named_and_the_run_stays_complete(copy):
     assert read_run(copy).complete
 
 
+def replace_policy(copy, weights, statistics):
+    """Stores another policy, with its hash as who forges a run computes it."""
+    raw = pack_policy(StoredPolicy(weights, statistics))
+    (copy / POLICY_FILE).write_bytes(raw)
+    content = read_run(copy).content
+    files = content["files"] | {POLICY_FILE: hashlib.sha256(raw).hexdigest()}
+    recorded.edit(copy, files=files, sizes=content["sizes"] | {POLICY_FILE: len(raw)})
+
+
+def test_statistics_of_another_run_are_refused(copy):
+    stored = read_policy(copy)
+    other = stored.normalization | {"mean": stored.normalization["mean"] + 3}
+    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(stored.weights, other)))
+    with pytest.raises(SpecError, match=r"corrupted policy.npz: it is not what the run wrote"):
+        load_policy(copy)
+
+
 def test_weights_of_another_run_are_refused(copy):
     stored = read_policy(copy)
     other = {name: array + 1 for name, array in stored.weights.items()}
-    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(other, stored.normalization)))
+    replace_policy(copy, other, stored.normalization)
     with pytest.raises(SpecError, match=r"is damaged: its weights differ from the hash"):
         load_policy(copy)
 
@@ -176,7 +194,7 @@ STATISTICS = {"mean": np.zeros(3), "var": np.ones(3), "epsilon": np.float64(1e-8
 )
 def test_a_policy_has_the_statistics_that_its_wrappers_need(copy, statistics):
     stored = read_policy(copy)
-    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(stored.weights, statistics)))
+    replace_policy(copy, stored.weights, statistics)
     with pytest.raises(SpecError, match=r"has statistics of .*wrappers=normalized on Pendulum-v1"):
         load_policy(copy)
 
@@ -191,7 +209,7 @@ def test_statistics_that_no_wrapper_uses_are_refused(copy):
 def test_weights_that_are_not_finite_are_refused_by_name(copy, value):
     stored = read_policy(copy)
     weights = stored.weights | {"log_std": np.full(1, value, np.float32)}
-    (copy / POLICY_FILE).write_bytes(pack_policy(StoredPolicy(weights, stored.normalization)))
+    replace_policy(copy, weights, stored.normalization)
     with pytest.raises(SpecError, match=r"its weights log_std are not finite. Train the run"):
         load_policy(copy)
 
