@@ -118,7 +118,7 @@ def make_task_env(
     from parallax.envs import memory_tasks, optional_tasks
 
     limit = kwargs.get("max_episode_steps")
-    if limit is not None and not (isinstance(limit, int) and 0 < limit <= 1_000_000):
+    if limit is not None and not (type(limit) is int and 0 < limit <= 1_000_000):
         raise TaskError(
             f"env.kwargs.max_episode_steps={limit!r} must be an integer from 1 to 1,000,000."
         )

@@ -114,7 +114,7 @@ def test_task_without_a_time_limit_has_limit_zero(register):
 
 
 def test_time_limits_that_no_evaluation_could_reach_are_refused():
-    for limit in (-1, 0, 1_000_001, 10**30, 2.5, "5"):
+    for limit in (-1, 0, 1_000_001, 10**30, 2.5, "5", True):
         with pytest.raises(TaskError, match=r"max_episode_steps=.* from 1 to 1,000,000"):
             make_task_env("Pendulum-v1", max_episode_steps=limit)
 
