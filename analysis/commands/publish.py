@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
             cannot be used, or there is nowhere to write.
     """
     folder: Path = options.folder
-    _check_page_path(folder / PUBLICATION_PAGE_NAME)
+    _check_places(folder, options.readme)
     study, found = prepare_publication(options), common.read_results(options.study)
     common.check_replaced_runs(folder / study.file, found)
     written = list_output_texts(options, study)
@@ -160,12 +160,19 @@ def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: i
     return places
 
 
-def _check_page_path(path: Path) -> None:
-    """Refuse to overwrite a page that this command has not written.
+def _check_places(folder: Path, readme: Path | None) -> None:
+    """Refuse to overwrite a page that this command has not written, or what is no file or folder.
 
     Raises:
-        CommandError: There is such a page.
+        CommandError: There is such a page, or something else in the place of a file or folder.
     """
+    path = folder / PUBLICATION_PAGE_NAME
+    for place in filter(None, (path, readme)):
+        if place.exists() and not place.is_file():  # reading a pipe would not end
+            raise common.CommandError(f"{place} is no regular file: name another one.")
+    for place in (folder / TABLES, folder / FIGURES):
+        if place.exists() and not place.is_dir():
+            raise common.CommandError(f"{place} is no folder: give another folder than {folder}.")
     content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
     if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
         raise common.CommandError(

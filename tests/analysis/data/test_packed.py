@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -431,6 +432,19 @@ def test_invalid_spec_of_another_tool_is_a_reason(packed_before, spec):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=OLD), packed_before)
     (item,) = load_runs(packed_before).excluded
     assert "column spec" in item.reason
+
+
+@pytest.mark.parametrize("name", ["README.md", "tables", "figures", "readme"])
+def test_what_is_no_file_or_folder_is_named_before_anything_is_written(
+    packed, tmp_path, capsys, name
+):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    os.mkfifo(folder / name)
+    options = ["--readme", str(folder / name)] if name == "readme" else []
+    assert main(["study", "publish", str(packed), str(folder), *options]) == 2
+    assert f"{folder / name} is no " in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == [name]
 
 
 def test_a_complete_run_is_not_replaced_by_its_damaged_folder(tmp_path, make_run, capsys):
