@@ -97,10 +97,10 @@ def make_lost(folder, old):
     (run / "progress.json").write_text(json.dumps(beat))
     # Of this machine: the state of a remote process cannot be determined immediately.
     machine = LockOwner.here("").machine
-    holder = {"token": "ab12", "host": "node1", "machine": machine, "pid": 1, "born": "2"}
-    holder |= {"job": "", "restart": 0, "time": content["timings"]["started"]}
+    owner = {"token": "ab12", "host": "node1", "machine": machine, "pid": 1, "born": "2"}
+    owner |= {"job": "", "restart": 0, "time": content["timings"]["started"]}
     (run / ".lease" / "ab12").mkdir(parents=True)
-    (run / ".lease" / "ab12" / "owner.json").write_text(json.dumps(holder))
+    (run / ".lease" / "ab12" / "owner.json").write_text(json.dumps(owner))
     return Template(run, "lost")
 
 

@@ -226,7 +226,7 @@ def start_again(folder, plan):
         pending, others = initialize_runs([(where, prepared)])
     except SpecError as error:
         return {"refused": str(error)}
-    skipped = [str(path) for path, holder in others.items() if holder is None]
+    skipped = [str(path) for path, owner in others.items() if owner is None]
     return {"complete": skipped, "pending": len(pending)}
 
 

@@ -42,7 +42,7 @@ def edit(folder, guarded=False, **changes):
     (folder / "run.json").write_text(json.dumps(content))
 
 
-def hold(folder, **changes):
+def lock_run(folder, **changes):
     """Let another process own the lock of the run."""
     run_lock = RunLock.acquire(folder)
     owner = run_lock.staging / "owner.json"

@@ -71,7 +71,7 @@ def test_node_without_the_requested_allocator_fails_its_runs(tmp_path, monkeypat
 def test_only_a_process_of_this_machine_is_warned(tmp_path, monkeypatch, changes, warned):
     monkeypatch.setenv("PARALLAX_JOB", "77")
     folder = a_run(tmp_path)
-    recorded.hold(folder, **changes)
+    recorded.lock_run(folder, **changes)
     sent = []
     monkeypatch.setattr(
         "parallax.slurm.requeueable_job.os.kill", lambda pid, number: sent.append(pid)

@@ -33,11 +33,11 @@ def said(folder, *jobs):
     return SlurmQueue(preferred, ("squeue",), {folder: alive}, {folder: over})
 
 
-def hold(folder, machine, age, job=""):
+def lock_run(folder, machine, age, job=""):
     lock_folder = folder / ".lease" / "token"
     lock_folder.mkdir(parents=True)
-    holder = LockOwner("token", host="far", machine=machine, pid=1, born="0", job=job)
-    (lock_folder / "owner.json").write_bytes(msgspec.json.encode(holder))
+    owner = LockOwner("token", host="far", machine=machine, pid=1, born="0", job=job)
+    (lock_folder / "owner.json").write_bytes(msgspec.json.encode(owner))
     beat = {"step": 30, "time": time.time() - age, "period": 30.0}
     (folder / "progress.json").write_text(json.dumps(beat))
 
@@ -68,12 +68,12 @@ def test_state_comes_from_the_folder_and_then_from_slurm(folder, changes, job, s
 
 def test_run_on_another_machine_is_assessed_by_slurm_and_not_by_time(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
-    hold(folder, "another", age=7300)
+    lock_run(folder, "another", age=7300)
     found = assess_run(folder, None)
     assert (found.state, found.step) == ("running", 30)
     assert "process 1 on far, which cannot be checked from here" in found.reason
     shutil.rmtree(folder / ".lease")
-    hold(folder, "another", age=-1e9, job="5_1")
+    lock_run(folder, "another", age=-1e9, job="5_1")
     assert assess_run(folder, said(folder, SlurmJob("5_1", "RUNNING"))).state == "running"
     assert assess_run(folder, said(folder, SlurmJob("5_1", "NODE_FAIL"))).state == "lost"
     assert "about which Slurm was not asked" in assess_run(folder, None).reason
@@ -81,14 +81,14 @@ def test_run_on_another_machine_is_assessed_by_slurm_and_not_by_time(folder):
 
 def test_locally_locked_run_has_no_job_of_an_earlier_submission(folder):
     change(folder, status="running", job="5_1")
-    with recorded.hold(folder):
+    with recorded.lock_run(folder):
         assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).job is None
         assert assess_run(folder, said(folder, SlurmJob("5_1", "COMPLETED"))).state == "running"
 
 
 def test_lock_owner_is_assessed_by_its_own_job(folder):
     change(folder, status="running")
-    hold(folder, "another", age=5, job="77_0")
+    lock_run(folder, "another", age=5, job="77_0")
     both = said(folder, SlurmJob("77_0", "RUNNING"), SlurmJob("88_0", "PENDING"))
     assert (assess_run(folder, both).state, assess_run(folder, both).job) == ("running", "77_0")
     ended = said(folder, SlurmJob("77_0", "NODE_FAIL"), SlurmJob("88_0", "PENDING"))
@@ -102,7 +102,7 @@ def test_job_missing_in_slurm_is_ended_if_the_submission_names_it(folder, tmp_pa
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("squeue", "")
     change(folder, status="running")
-    hold(folder, "another", age=5, job="77_0")
+    lock_run(folder, "another", age=5, job="77_0")
     elements = [[folder], [folder.with_name("seed=1")]]
     for number, state in (("77", "lost"), ("78", "running"), (None, "running")):
         record = a_record(tmp_path, "a", elements, job_id=number)
@@ -113,7 +113,7 @@ def test_job_missing_in_slurm_is_ended_if_the_submission_names_it(folder, tmp_pa
 
 def test_run_that_ends_during_the_query_is_listed(folder, monkeypatch):
     change(folder, status="running")
-    run_lock = recorded.hold(folder)
+    run_lock = recorded.lock_run(folder)
 
     def read(path):
         reading = read_run(path)
@@ -138,7 +138,7 @@ def test_run_that_ends_during_the_query_is_listed(folder, monkeypatch):
 def test_implausible_times_are_omitted(folder, started, beat):
     change(folder, status="running", steps={"taken": 0, "scheduled": 2**53})
     change(folder, timings={"started": started})
-    hold(folder, "another", age=5)
+    lock_run(folder, "another", age=5)
     (folder / "progress.json").write_text(json.dumps(beat | {"period": 1.0}))
     run, queue = assess_run(folder), SlurmQueue({}, ())
     Console().print(render_status([run], queue, Path("/"), 9))
@@ -172,7 +172,7 @@ def test_study_that_was_never_submitted_needs_a_profile(complete, folder):
 def test_expected_end_is_that_of_the_slowest_run_and_of_the_study(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     change(folder, timings={"started": time.time() - 105})
-    hold(folder, "another", age=5)
+    lock_run(folder, "another", age=5)
     run = assess_run(folder, None)
     assert run.rate == pytest.approx(30 / 100, rel=0.01)
     assert estimate_seconds_left([run]) == pytest.approx((run.steps - 30) / run.rate)
@@ -182,7 +182,7 @@ def test_expected_end_is_that_of_the_slowest_run_and_of_the_study(folder):
 def test_rate_of_a_resumed_run_is_that_of_its_own_steps(folder):
     change(folder, status="running", steps={"taken": 0, "scheduled": 40})
     change(folder, timings={"started": time.time() - 105})
-    hold(folder, "another", age=5)
+    lock_run(folder, "another", age=5)
     beat = json.loads((folder / "progress.json").read_text())
     (folder / "progress.json").write_text(json.dumps(beat | {"resumed_from": 10}))
     assert assess_run(folder, None).rate == pytest.approx(20 / 100, rel=0.01)

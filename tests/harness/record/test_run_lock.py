@@ -138,7 +138,7 @@ def test_stale_lock_changes_no_file(restarted, tmp_path, monkeypatch):
     monkeypatch.setenv("PARALLAX_RESTART", "0")
     old = RunLock.acquire(tmp_path)
     monkeypatch.setenv("PARALLAX_RESTART", "1")
-    monkeypatch.setattr("parallax.harness.record.lock._wait_for_end", lambda holder, folder: None)
+    monkeypatch.setattr("parallax.harness.record.lock._wait_for_end", lambda owner, folder: None)
     with RunLock.acquire(tmp_path) as new:
         new.write("result", text(b"new"))
         for stale in (
@@ -239,7 +239,7 @@ def test_owners_on_other_machines_are_watched_concurrently(tmp_path, monkeypatch
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
         folder.mkdir()
-        recorded.hold(folder, machine="elsewhere")
+        recorded.lock_run(folder, machine="elsewhere")
         (folder / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 0.1}')
     said = []
     began = time.monotonic()
@@ -259,7 +259,7 @@ def test_owners_on_other_machines_are_watched_for_three_periods_and_a_minute(tmp
         folder.mkdir()
         machine = "elsewhere" if folder.name != "near" else LockOwner.here("").machine
         if folder.name != "free":
-            recorded.hold(folder, machine=machine)
+            recorded.lock_run(folder, machine=machine)
     (tmp_path / "quiet" / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 4.0}')
 
     def sleep(seconds):
