@@ -25,7 +25,11 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.margins import compute_margin, compute_unobserved_p
+from parallax.analysis.verdicts.margins import (
+    compute_margin,
+    compute_unobserved_p,
+    find_score_range,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 
@@ -128,7 +132,8 @@ def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
         if _alone(*pair) >= LEVEL:
             continue
         before += 1
-        after += compute_unobserved_p(pair, OPTIONS) < LEVEL
+        ends, margin = find_score_range(pair, OPTIONS), compute_margin(pair, OPTIONS).size
+        after += compute_unobserved_p(pair, ends, margin) < LEVEL
     return before / repeats, after / repeats
 
 

@@ -282,6 +282,7 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     from matplotlib.ticker import MaxNLocator
 
     from parallax.analysis.figures.score_marks import find_near_marks, list_cell_marks
+    from parallax.analysis.verdicts.references import find_references
 
     completed = {i: run for i, run in enumerate(runs) if isinstance(run, CompletedRun)}
     if not completed:
@@ -290,7 +291,10 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     low = min(float(means.min()) for _, means in curves.values())
     high = max(float(means.max()) for _, means in curves.values())
     cells = {dataclasses.replace(run.id.cell, study="", variant="") for run in completed.values()}
-    marks = list_cell_marks(cells.pop(), list(completed.values())) if len(cells) == 1 else []
+    marks = []
+    if len(cells) == 1:
+        (cell,) = cells
+        marks = list_cell_marks(cell, find_references(cell, list(completed.values())))
     near = find_near_marks(marks, (low, high))
     low = min(low, *(mark.score for mark in near), high)
     high = max(low, *(mark.score for mark in near), high)

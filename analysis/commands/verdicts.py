@@ -118,7 +118,7 @@ def format_pair_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
             f"  {get_label(first.framework)} and {get_label(second.framework)}: "
             f"{name_statement(item)}, difference {format_number(item.difference)}"
             f"{interval}, n = {counts}{', same algorithm' if item.is_same_algorithm else ''}"
-            f"{learning.remark_on_pair(item, verdicts.learning)}"
+            f"{learning.remark_on_pair(item, verdicts.not_learned)}"
         )
     return lines
 

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -33,12 +34,12 @@ class StudyCell:
     hps: str
     variant: str
 
-    @property
+    @functools.cached_property
     def variant_key(self) -> VariantKey:
         """Study, algorithm and variant."""
         return self.study, self.algorithm, self.variant
 
-    @property
+    @functools.cached_property
     def suite_key(self) -> SuiteKey:
         """Study, algorithm, recipe and variant."""
         return self.study, self.algorithm, self.hps, self.variant

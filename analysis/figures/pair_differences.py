@@ -203,7 +203,6 @@ def _name_pair(item: PairVerdict) -> str:
 def _measure_difference(
     material: StudyResults, item: PairVerdict, name: str, treated: PairVerdict | None
 ) -> PairDifference:
-    has_learned = material.verdicts.has_learned
     difference = low = high = math.nan
     if item is not treated:
         difference, low, high = (
@@ -215,7 +214,7 @@ def _measure_difference(
         low,
         high,
         _name_statement(item),
-        has_learned(item.first) and has_learned(item.second),
+        {item.first.key, item.second.key} <= material.verdicts.learned,
         treated.difference / treated.margin.size if treated else math.nan,
         _name_statement(treated) if treated else statements.INCONCLUSIVE,
     )

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from parallax.analysis.data.published import find_reproduction_targets
-from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
 from parallax.analysis.stats.learning_curves import Endpoint
-from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED
-from parallax.analysis.verdicts.references import find_references
+from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED, ReferenceScore
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLISHED = "published score"
@@ -48,14 +47,13 @@ def list_score_marks(
     endpoint = Endpoint() if is_curve else material.verdicts.options.chosen_endpoint
     if endpoint.is_steps:
         return ()
-    groups = material.verdicts.groups_by_cell.get(cell, ())
-    marks = list_cell_marks(cell, [run for group in groups for run in group.runs])
+    marks = list_cell_marks(cell, material.references[cell])
     return tuple(mark for mark in marks if mark.name != PUBLISHED or endpoint.evaluations)
 
 
-def list_cell_marks(cell: StudyCell, runs: Sequence[CompletedRun]) -> list[ScoreMark]:
+def list_cell_marks(cell: StudyCell, references: Iterable[ReferenceScore]) -> list[ScoreMark]:
     """Return the marks of a setting: policies without training, and published scores."""
-    marks = [ScoreMark(one.name, one.mean) for one in find_references(cell, runs)]
+    marks = [ScoreMark(one.name, one.mean) for one in references]
     marks.append(ScoreMark(PUBLISHED, find_published_mark(cell)))
     return [mark for mark in marks if math.isfinite(mark.score)]
 

@@ -8,6 +8,7 @@ which a run closed P% of the gap to the published score, or to a solved task if 
 """
 
 import dataclasses
+import functools
 import math
 import re
 import statistics
@@ -43,24 +44,24 @@ class Endpoint:
         if self.name not in (FINAL, AUC) and not self.evaluations and not self.is_steps:
             raise ValueError(f"endpoint={self.name!r} is not known: give {ENDPOINT_FORMS}.")
 
-    @property
+    @functools.cached_property
     def evaluations(self) -> int:
         """Number of last evaluations that are averaged; 0 for `auc` and `steps-P`."""
         found = _LAST.fullmatch(self.name)
         return 1 if self.name == FINAL else int(found[1]) if found else 0
 
-    @property
+    @functools.cached_property
     def is_steps(self) -> bool:
         """Return whether it is a time to a threshold, not a return."""
         return _STEPS.fullmatch(self.name) is not None
 
-    @property
+    @functools.cached_property
     def threshold_share(self) -> float:
         """Share of the gap to the published score that must be closed; NaN for returns."""
         found = _STEPS.fullmatch(self.name)
         return int(found[1]) / 100 if found else math.nan
 
-    @property
+    @functools.cached_property
     def description(self) -> str:
         """The endpoint in words, for captions and the page's first lines."""
         if self.is_steps:

@@ -273,7 +273,9 @@ def judge_family(
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
     margins = [compute_margin(pair, options) for pair in pairs]
     sizes = np.array([margin.size for margin in margins])
-    p_unobserved = np.array([compute_unobserved_p(pair, options) for pair in pairs])
+    ranges = [find_score_range(pair, options) for pair in pairs]
+    bounds = zip(pairs, ranges, sizes, strict=True)
+    p_unobserved = np.array([compute_unobserved_p(*one) for one in bounds])
     p_log_rank = np.array([_compute_log_rank_p(pair) for pair in pairs])
     tests = run_tests(first, second, sizes, p_unobserved, p_log_rank)
     permutation = np.array([_compute_permutation_p(pair, options) for pair in pairs])
@@ -288,14 +290,16 @@ def judge_family(
         level,
         sizes,
         options.power,
-        compute_unobserved_distances(pairs, options),
+        compute_unobserved_distances(pairs, ranges),
     )
     g = effect_size_and_power.compute_hedges_g(first, second)
     theta = _compute_improvement_probability(pairs, first, second)
     theta_ends = effect_size_and_power.compute_improvement_interval(theta, first.n, second.n)
     matters = check_rounding_sensitivity(pairs, sizes, p_unobserved, words, options.alpha)
     failures = compare_failures(pairs, options)
-    statements = state_pairs(pairs, words, tests.contrast, tests.p_tost, sizes, failures, options)
+    statements = state_pairs(
+        pairs, words, tests.contrast, tests.p_tost, sizes, ranges, failures, options.alpha
+    )
     p_welch = two_sample.compute_two_sided_p(tests.contrast)
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
@@ -319,7 +323,7 @@ def judge_family(
             p_equivalence=float(tests.p_equivalence[i]),
             p_equivalence_holm=float(tests.p_equivalence_holm[i]),
             margin=margins[i],
-            range=find_score_range(pairs[i], options),
+            range=ranges[i],
             failures=failures[i],
             family=family,
             family_size=tested,
@@ -343,7 +347,7 @@ def estimate_pair_seed_range(
     item: PairVerdict, level: float, options: VerdictOptions
 ) -> tuple[float, float]:
     """Estimate the 80% range of `seeds_needed`, which is wide if there are few seeds."""
-    one, two = compute_unobserved_distances([(item.first, item.second)], options)
+    one, two = compute_unobserved_distances([(item.first, item.second)], [item.range])
     return effect_size_and_power.estimate_seed_range(
         (item.first.moments, item.second.moments),
         level,

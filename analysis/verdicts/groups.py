@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -68,7 +69,7 @@ class ScoreGroup:
         object.__setattr__(self, "n", int(self.moments.n))
         object.__setattr__(self, "seeds", tuple(run.id.seed for run in self.runs))
 
-    @property
+    @functools.cached_property
     def scores_by_seed(self) -> dict[int, float]:
         """Score of each run with a known seed; empty for published numbers."""
         if self.scores is None:
@@ -104,12 +105,12 @@ class ScoreGroup:
             self, moments=compute_moments(values), scores=values, censored=None
         )
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple[StudyCell, str]:
         """Setting and framework, which stay the same where scores are replaced."""
         return self.cell, self.framework
 
-    @property
+    @functools.cached_property
     def final_group(self) -> "ScoreGroup":
         """The same runs with their final returns as scores; unchanged where these are unknown."""
         if self.runs:

@@ -1,6 +1,7 @@
 """Equivalence margins, score ranges, and the bound on possible unobserved failures."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -50,7 +51,7 @@ class ScoreRange:
     high: float
     source: str
 
-    @property
+    @functools.cached_property
     def known(self) -> bool:
         """Return whether the range is known."""
         return not math.isnan(self.low + self.high)
@@ -138,7 +139,7 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
 
 
 def compute_unobserved_p(
-    pair: GroupPair, options: VerdictOptions, size: int | None = None
+    pair: GroupPair, ends: ScoreRange, margin: float, size: int | None = None
 ) -> float:
     """Compute the p-value of "the means differ by the margin or more" from the score range alone.
 
@@ -147,11 +148,10 @@ def compute_unobserved_p(
 
     Args:
         pair: Two frameworks in one setting.
-        options: Margin and ranges.
+        ends: Their `find_score_range`.
+        margin: Size of the margin of equivalence.
         size: Number of seeds of each to use, the first by number; None for all.
     """
-    ends = find_score_range(pair, options)
-    margin = compute_margin(pair, options).size
     one, two = (group.moments if group.scores is None else group.scores[:size] for group in pair)
     if min(group.n for group in pair) < 2 or (size or 2) < 2:
         return math.nan
@@ -183,18 +183,18 @@ def compute_min_runs(pair: GroupPair, options: VerdictOptions) -> float:
 
 
 def compute_unobserved_distances(
-    pairs: Sequence[GroupPair], options: VerdictOptions
+    pairs: Sequence[GroupPair], ranges: Sequence[ScoreRange]
 ) -> tuple[FloatArray, FloatArray]:
     """Compute how far unobserved runs can lie from the means, in opposite directions.
 
-    Of the two directions, the one with more room is returned.
+    Of the two directions, the one with more room is returned. `ranges` has the `find_score_range`
+    of each pair.
 
     Returns:
         Two float[pairs], for the first and the second framework; infinite without a known range.
     """
     found = []
-    for first, second in pairs:
-        ends = find_score_range((first, second), options)
+    for (first, second), ends in zip(pairs, ranges, strict=True):
         if not ends.known or not (first.n and second.n):
             found.append((math.inf, math.inf))
             continue

@@ -1,6 +1,7 @@
 """Options of the verdicts that a user may set."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from parallax.analysis.stats.learning_curves import FINAL, Endpoint
@@ -33,6 +34,8 @@ class VerdictOptions:
             of tasks that have no published references.
         range_by_env: `ranges` by task.
         margin_description: Phrase that says what margins are a share of, for the end of a sentence.
+        zero_description: Phrase that says what scores 0 after normalization.
+        difference_test: Name of the test of a difference, with its article where it has one.
     """
 
     alpha: float = 0.05
@@ -49,31 +52,30 @@ class VerdictOptions:
     references: tuple[tuple[str, str, float, str], ...] = ()
     range_by_env: Mapping[str, tuple[float, float]] = dataclasses.field(init=False, compare=False)
     margin_description: str = dataclasses.field(init=False, compare=False)
+    zero_description: str = dataclasses.field(init=False, compare=False)
+    difference_test: str = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index ranges by task, where the first of several counts, and describe the margin."""
+        """Index ranges by task, where the first of several counts, and make the phrases."""
         ranges = {env: (low, high) for env, low, high in reversed(self.ranges)}
         given = "the range given for a task, elsewhere of " if self.ranges else ""
         way = "" if self.margin_of == "score" else "the way from random actions to "
         text = f"{self.margin_share:.0%} of {given}{way}the published or solved score"
-        if self.chosen_endpoint.is_steps:
+        is_steps = self.chosen_endpoint.is_steps
+        if is_steps:
             text = f"{self.margin_share:.0%} of the length of training"
-        object.__setattr__(self, "range_by_env", ranges)
-        object.__setattr__(self, "margin_description", text)
-
-    @property
-    def zero_description(self) -> str:
-        """Phrase that says what scores 0 after normalization."""
         tasks = ", ".join(sorted({env for env, *_ in self.references}))
         measured = f" (on {tasks}: or untrained policies, all as measured with the runs)"
-        return f"doing nothing or random actions, whichever scores higher{measured * bool(tasks)}"
+        zero = f"doing nothing or random actions, whichever scores higher{measured * bool(tasks)}"
+        for name, value in (
+            ("range_by_env", ranges),
+            ("margin_description", text),
+            ("zero_description", zero),
+            ("difference_test", "the log-rank test" if is_steps else "Welch's test"),
+        ):
+            object.__setattr__(self, name, value)
 
-    @property
-    def difference_test(self) -> str:
-        """Name of the test of a difference, with its article where it has one."""
-        return "the log-rank test" if self.chosen_endpoint.is_steps else "Welch's test"
-
-    @property
+    @functools.cached_property
     def chosen_endpoint(self) -> Endpoint:
         """The endpoint that scores are of."""
         return Endpoint(self.endpoint or FINAL)

@@ -5,6 +5,7 @@ random actions -43, so that training can make a policy worse than nothing and st
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -53,7 +54,7 @@ class LearningVerdict:
     p: float
     verdict: str
 
-    @property
+    @functools.cached_property
     def is_learned(self) -> bool:
         """Return whether it has learned."""
         return self.verdict == LEARNED

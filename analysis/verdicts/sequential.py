@@ -27,7 +27,11 @@ from parallax.analysis.verdicts.consistency import (
     judge_by_family,
 )
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs
-from parallax.analysis.verdicts.margins import compute_margin, compute_unobserved_p
+from parallax.analysis.verdicts.margins import (
+    compute_margin,
+    compute_unobserved_p,
+    find_score_range,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 
 
@@ -137,9 +141,10 @@ def _compute_p_values(
     item = two_sample.use_smallest_degrees_of_freedom(
         two_sample.compute_contrast(samples[:1], samples[1:]), samples
     )
+    margin, ends = compute_margin(pair, options).size, find_score_range(pair, options)
     alike = np.maximum(
-        two_sample.compute_equivalence_p(item, compute_margin(pair, options).size),
-        [compute_unobserved_p(pair, options, size) for size in sizes],
+        two_sample.compute_equivalence_p(item, margin),
+        [compute_unobserved_p(pair, ends, margin, size) for size in sizes],
     )
     return (
         float(

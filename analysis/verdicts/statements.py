@@ -7,6 +7,7 @@ nothing but the range of returns shows it too.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -20,8 +21,7 @@ from parallax.analysis.stats.two_sample import MeanContrast
 from parallax.analysis.stats.unobserved_failures import compute_equal_means_p
 from parallax.analysis.verdicts.failures import FailureComparison
 from parallax.analysis.verdicts.groups import GroupPair
-from parallax.analysis.verdicts.margins import find_score_range
-from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.margins import ScoreRange
 
 DIFFERENT, EQUIVALENT, INCONCLUSIVE = "different", "equivalent", "inconclusive"
 DIFFERENT_IN_MEAN = "different in mean"
@@ -52,19 +52,18 @@ class PairStatement:
     tolerated_failures: float = math.nan
     failure_limit: float = math.nan
 
-    @property
+    @functools.cached_property
     def is_conditional(self) -> bool:
         """Return whether it holds unless more runs fail than have been observed to."""
         return self.text.startswith(CONDITIONAL_PREFIX)
 
 
-def compute_mean_p(pair: GroupPair, options: VerdictOptions) -> float:
+def compute_mean_p(pair: GroupPair, ends: ScoreRange) -> float:
     """Compute the two-sided p-value of "the means are equal" from the range of scores alone.
 
     It is the bound of `stats.unobserved_failures` with a margin of 0, so that it holds whatever the
     distributions are. Without a known range it is 1.
     """
-    ends = find_score_range(pair, options)
     one, two = (group.moments if group.scores is None else group.scores for group in pair)
     if min(group.n for group in pair) < 2:
         return math.nan
@@ -79,8 +78,9 @@ def state_pairs(
     contrast: MeanContrast,
     p_tost: FloatArray,
     margins: FloatArray,
+    ranges: Sequence[ScoreRange],
     failures: Sequence[FailureComparison],
-    options: VerdictOptions,
+    alpha: float,
 ) -> list[PairStatement]:
     """Make the statement on each pair of one family.
 
@@ -90,13 +90,15 @@ def state_pairs(
         contrast: Their differences of means.
         p_tost: float[pairs], p-values of two one-sided tests, uncorrected.
         margins: float[pairs], margins of equivalence.
+        ranges: Range of scores of each pair.
         failures: Failed runs of each pair.
-        options: Level and ranges.
+        alpha: Level.
     """
-    p_mean = np.array([compute_mean_p(pair, options) for pair in pairs])
+    placed = list(zip(pairs, ranges, strict=True))
+    p_mean = np.array([compute_mean_p(*one) for one in placed])
     p_tost_holm = adjust_holm(p_tost)
-    distances = np.array([_compute_distance_to_end(pair, options) for pair in pairs])
-    rates = compute_tolerated_failures(contrast, margins, distances, options.alpha)
+    distances = np.array([_compute_distance_to_end(*one) for one in placed])
+    rates = compute_tolerated_failures(contrast, margins, distances, alpha)
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
@@ -104,14 +106,14 @@ def state_pairs(
         failed = any(failures[i].failed) or any(group.failed for group in pair)
         clean = failures[i].known and not failed
         if clean:
-            limit = 1 - options.alpha ** (1 / min(group.n for group in pair))
+            limit = 1 - alpha ** (1 / min(group.n for group in pair))
         if verdict == DIFFERENT:
             # Uncorrected, as permutation tests: with few seeds p-values are at least a few percent.
-            in_mean = p_mean[i] < options.alpha
+            in_mean = p_mean[i] < alpha
             text = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
-        elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * options.alpha:
+        elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * alpha:
             text = DIFFERENT_IN_DISTRIBUTION
-        elif verdict == INCONCLUSIVE and clean and p_tost_holm[i] < options.alpha:
+        elif verdict == INCONCLUSIVE and clean and p_tost_holm[i] < alpha:
             rate = float(rates[i])
             if rate > 0:
                 text, tolerated = EQUIVALENT_UNLESS.format(rate=format_rate(rate)), rate
@@ -119,9 +121,9 @@ def state_pairs(
     return found
 
 
-def _compute_distance_to_end(pair: GroupPair, options: VerdictOptions) -> float:
+def _compute_distance_to_end(pair: GroupPair, ends: ScoreRange) -> float:
     """Largest distance of a mean from an end of the range of scores."""
-    ends, means = find_score_range(pair, options), [float(group.moments.mean) for group in pair]
+    means = [float(group.moments.mean) for group in pair]
     return max(max(means) - ends.low, ends.high - min(means))
 
 

@@ -25,7 +25,7 @@ from parallax.analysis.verdicts.curves import (
     make_curves_with_failed_runs,
     make_panels,
 )
-from parallax.analysis.verdicts.endpoints import settle_options
+from parallax.analysis.verdicts.endpoints import ReferenceScore, settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
     ScoreGroup,
@@ -47,8 +47,11 @@ from parallax.analysis.verdicts.overall import (
 )
 from parallax.analysis.verdicts.ranking import RankingVerdict, judge_rankings
 from parallax.analysis.verdicts.references import (
+    LEARNED,
+    NOT_SHOWN,
     LearningVerdict,
     RandomVerdict,
+    find_references,
     judge_learning,
     judge_vs_random,
 )
@@ -111,6 +114,8 @@ class StudyVerdicts:
         groups_by_cell: Groups of each setting, including settings under library defaults.
         vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
         learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
+        learned: Setting and framework of the groups that are shown to have learned.
+        not_learned: Those that were tested and are not.
     """
 
     groups: tuple[ScoreGroup, ...]
@@ -142,6 +147,8 @@ class StudyVerdicts:
     learning_by_cell: Mapping[StudyCell, tuple[LearningVerdict, ...]] = dataclasses.field(
         init=False
     )
+    learned: frozenset[GroupKey] = dataclasses.field(init=False)
+    not_learned: frozenset[GroupKey] = dataclasses.field(init=False)
     omnibus_by_variant: Mapping[VariantKey, OmnibusVerdict] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -173,6 +180,10 @@ class StudyVerdicts:
             ("groups_by_cell", groups_by_cell),
             ("vs_random_by_cell", _index_by_cell((item.group, item) for item in self.vs_random)),
             ("learning_by_cell", _index_by_cell((item.group, item) for item in self.learning)),
+            *(
+                (name, frozenset(one.group.key for one in self.learning if one.verdict == verdict))
+                for name, verdict in (("learned", LEARNED), ("not_learned", NOT_SHOWN))
+            ),
             (
                 "omnibus_by_variant",
                 {(item.study, item.algorithm, item.variant): item for item in self.omnibus},
@@ -188,15 +199,6 @@ class StudyVerdicts:
         """
         groups = select_failed_parts(self.groups) if self.counts_failed_runs else self.groups
         return compute_overall_scores(groups, self.options)
-
-    def has_learned(self, group: ScoreGroup) -> bool:
-        """Return whether a group is shown to have learned; False if that was not tested."""
-        key = group.cell, group.framework
-        return any(
-            item.is_learned
-            for item in self.learning
-            if (item.group.cell, item.group.framework) == key
-        )
 
 
 def is_ranking_of(item: RankingVerdict, variants: frozenset[VariantKey]) -> bool:
@@ -329,6 +331,7 @@ class StudyResults:
         means_with_failed_runs: Mean score of each group with a failed training, with failed runs at
             the bottom of the task's range.
         curves_with_failed_runs: Learning curve of the same groups.
+        references: Policies without training in each setting of `verdicts.groups_by_cell`.
     """
 
     loaded: LoadedRuns
@@ -345,6 +348,7 @@ class StudyResults:
     framework_cells: Mapping[StudyCell, Mapping[str, StudyCell]] = dataclasses.field(init=False)
     means_with_failed_runs: Mapping[GroupKey, float] = dataclasses.field(init=False)
     curves_with_failed_runs: Mapping[GroupKey, LearningCurve] = dataclasses.field(init=False)
+    references: Mapping[StudyCell, tuple[ReferenceScore, ...]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         """Make the selections, once."""
@@ -370,6 +374,13 @@ class StudyResults:
                 {key: self._make_part(key[0], "", key[1], cells) for key in sorted(variants)},
             ),
             ("framework_cells", _list_framework_cells(self.curves, means)),
+            (
+                "references",
+                {
+                    cell: find_references(cell, [run for group in groups for run in group.runs])
+                    for cell, groups in self.verdicts.groups_by_cell.items()
+                },
+            ),
         ):
             object.__setattr__(self, name, value)
 

@@ -274,9 +274,8 @@ def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> s
 
 def _is_unlearned(item: PairVerdict, verdicts: StudyVerdicts) -> bool:
     """Return whether a pair is equivalent and not both have learned: both may score 0."""
-    learned = {one.group.key for one in verdicts.learning if one.is_learned}
     alike = item.verdict == EQUIVALENT or item.statement.is_conditional
-    return alike and not {item.first.key, item.second.key} <= learned
+    return alike and not {item.first.key, item.second.key} <= verdicts.learned
 
 
 def _describe_unlearned(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
@@ -346,7 +345,7 @@ def _describe_finding(
         f"{format_setting(item.cell, cells)}: {_format_score(high)} and {_format_score(low)} are "
         f"{name_statement(item)}: they are {format_number(abs(item.difference))} apart, 95% "
         f"interval {format_higher_minus_lower_interval(item.difference, item.low, item.high)}, "
-        f"{_format_evidence(item)}{learning.remark_on_pair(item, verdicts.learning)}."
+        f"{_format_evidence(item)}{learning.remark_on_pair(item, verdicts.not_learned)}."
     )
     if item.verdict == EQUIVALENT:
         way = f"{format_number(item.margin.zero)} to {format_number(item.margin.reference)}"

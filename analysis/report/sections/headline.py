@@ -14,7 +14,6 @@ from parallax.analysis.report.sections.consistency import (
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.margins import compute_min_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.references import LEARNED
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 SELECTION_RULE = (
@@ -63,8 +62,7 @@ def _find_largest_difference(pairs: Sequence[PairVerdict]) -> HeadlineFinding:
 
 def _find_closest_pair(pairs: Sequence[PairVerdict], verdicts: StudyVerdicts) -> HeadlineFinding:
     """Find the closest pair; only frameworks that have learned are called equivalent."""
-    learned = {item.group.key for item in verdicts.learning if item.verdict == LEARNED}
-    both = [item for item in pairs if {item.first.key, item.second.key} <= learned]
+    both = [item for item in pairs if {item.first.key, item.second.key} <= verdicts.learned]
     own = [item for item in both if item.verdict == EQUIVALENT]
     found = min(
         own or both or pairs,
@@ -128,5 +126,5 @@ def _format_finding(
 ) -> tuple[Inline, ...]:
     where = format_setting_with_recipe(item.cell, [item.first, item.second], cells)
     unlike = hyperparameters.describe_pair_differences(item.first.runs, item.second.runs)
-    caveat = learning.remark_on_pair(item, verdicts.learning)
+    caveat = learning.remark_on_pair(item, verdicts.not_learned)
     return (f"{where}: {describe_pair(item)}{caveat}", *unlike, ".")

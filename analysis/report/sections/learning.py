@@ -1,6 +1,6 @@
 """Sentences and a table on whether frameworks have learned and beat random actions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import MISSING, format_count, format_number, format_range, get_label
@@ -64,7 +64,8 @@ def describe_learning(
     ]
     names = [f"{_name_group(item.group)}, n = {item.group.n}." for item in untested]
     found += [Listing(tuple(names), "Not tested")] if names else []
-    flat = _select_not_learned(learning)
+    # By key, since these groups have final returns as scores, whatever the endpoint of the pairs.
+    flat = {item.group.key for item in learning if item.verdict == references.NOT_SHOWN}
     alike = sum(
         item.verdict == EQUIVALENT and {item.first.key, item.second.key} <= flat for item in pairs
     )
@@ -76,18 +77,12 @@ def describe_learning(
     return found
 
 
-def remark_on_pair(item: PairVerdict, learning: Sequence[references.LearningVerdict]) -> str:
+def remark_on_pair(item: PairVerdict, not_learned: Collection[tuple[StudyCell, str]]) -> str:
     """Return the caveat on a pair of which one or both are not shown to have learned."""
-    flat = _select_not_learned(learning)
-    own = [group for group in (item.first, item.second) if group.key in flat]
+    own = [group for group in (item.first, item.second) if group.key in not_learned]
     if len(own) == 2:
         return "; neither is shown to have learned"
     return f"; {get_label(own[0].framework)} is not shown to have learned" if own else ""
-
-
-def _select_not_learned(items: Sequence[references.LearningVerdict]) -> set[tuple[StudyCell, str]]:
-    # By key, since these groups have final returns as scores, whatever the endpoint of the pairs.
-    return {item.group.key for item in items if item.verdict == references.NOT_SHOWN}
 
 
 def _name_group(group: ScoreGroup) -> str:

@@ -80,16 +80,16 @@ def test_section_lists_library_defaults_and_frameworks_that_learned(material):
 def test_pair_remark_names_frameworks_that_have_not_learned(material):
     verdicts = material.verdicts
     (pair,) = verdicts.consistency
-    assert learning.remark_on_pair(pair, verdicts.learning).endswith(
+    assert learning.remark_on_pair(pair, verdicts.not_learned).endswith(
         "neither is shown to have learned"
     )
     first, second, _ = map(render_words, headline.select_headline_findings(verdicts))
     assert "neither is shown" in first and "neither is shown" in second
     own = {(i.first.framework, i.second.framework): i for i in verdicts.defaults}
-    assert learning.remark_on_pair(own["cleanrl", "sb3"], verdicts.learning).startswith(
+    assert learning.remark_on_pair(own["cleanrl", "sb3"], verdicts.not_learned).startswith(
         "; CleanRL is not"
     )
-    assert learning.remark_on_pair(own["sb3", "torchrl"], verdicts.learning) == ""
+    assert learning.remark_on_pair(own["sb3", "torchrl"], verdicts.not_learned) == ""
 
 
 def test_runs_shared_by_library_defaults_and_a_recipe_are_counted(tmp_path, writer):

@@ -350,7 +350,7 @@ def test_holms_level_is_divided_by_the_pairs_that_are_left_to_decide():
 def test_range_of_seeds_needed_uses_margin_and_unobserved_failures():
     options = VerdictOptions(seed=3, power=0.7)
     item = verdict(around(1350, 300), around(1000, 250), seed=3, power=0.7)
-    one, two = compute_unobserved_distances([(item.first, item.second)], options)
+    one, two = compute_unobserved_distances([(item.first, item.second)], [item.range])
     assert one != two
     expected = effect_size_and_power.estimate_seed_range(
         (item.first.moments, item.second.moments),
@@ -436,7 +436,7 @@ def test_seeds_needed_are_for_the_next_level_of_holms_procedure(gap):
     inconclusive = [item.verdict for item in items].count("inconclusive")
     assert inconclusive == (gap == 100)
     one, two = compute_unobserved_distances(
-        [(item.first, item.second) for item in items], VerdictOptions()
+        [(item.first, item.second) for item in items], [item.range for item in items]
     )
     expected = effect_size_and_power.estimate_seeds_needed(
         np.array([item.difference for item in items]),

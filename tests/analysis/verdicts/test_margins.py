@@ -302,14 +302,23 @@ def test_unobserved_runs_are_bounded_in_the_wider_direction(means, distances):
     options = VerdictOptions(ranges=(("Mine-v1", 0.0, 100.0),))
     empty = group("c", [], "Mine-v1")
     pairs = [pair, (pair[0], empty), (empty, pair[1])]
-    one, two = compute_unobserved_distances(pairs, options)
+    one, two = compute_unobserved_distances(pairs, ranges_of(pairs, options))
     assert (one.tolist(), two.tolist()) == (
         [distances[0]] + [math.inf] * 2,
         [distances[1]] + [math.inf] * 2,
     )
-    one, two = compute_unobserved_distances([pair], VerdictOptions())
+    one, two = compute_unobserved_distances([pair], ranges_of([pair], VerdictOptions()))
     assert (one.tolist(), two.tolist()) == ([math.inf], [math.inf])
-    assert [end.shape for end in compute_unobserved_distances([], options)] == [(0,), (0,)]
+    assert [end.shape for end in compute_unobserved_distances([], [])] == [(0,), (0,)]
+
+
+def ranges_of(pairs, options):
+    return [find_score_range(pair, options) for pair in pairs]
+
+
+def bound(pair, options, size=None):
+    (ends,) = ranges_of([pair], options)
+    return compute_unobserved_p(pair, ends, compute_margin(pair, options).size, size)
 
 
 def test_a_bound_uses_the_first_seeds_and_needs_two_of_each():
@@ -317,16 +326,16 @@ def test_a_bound_uses_the_first_seeds_and_needs_two_of_each():
     first = group("a", [50.0, 52.0, 51.0, 0.0, 100.0], "Mine-v1")
     second = group("b", [50.0, 49.0, 53.0, 50.0], "Mine-v1")
     few = [group(one.framework, one.scores[:3], "Mine-v1") for one in (first, second)]
-    assert compute_unobserved_p((first, second), options, 3) == compute_unobserved_p(few, options)
-    assert compute_unobserved_p((first, second), options) != compute_unobserved_p(few, options)
-    assert math.isnan(compute_unobserved_p((first, second), options, 1))
-    two = compute_unobserved_p((first, second), options, 2)
+    assert bound((first, second), options, 3) == bound(few, options)
+    assert bound((first, second), options) != bound(few, options)
+    assert math.isnan(bound((first, second), options, 1))
+    two = bound((first, second), options, 2)
     assert 0 < two <= 1 and not math.isnan(two)
     one = group("c", [50.0], "Mine-v1")
-    assert math.isnan(compute_unobserved_p((first, one), options))
-    assert compute_unobserved_p((first, second), VerdictOptions()) == 1.0
+    assert math.isnan(bound((first, one), options))
+    assert bound((first, second), VerdictOptions()) == 1.0
     expected = unseen.compute_difference_p(first.scores, second.scores, (0.0, 100.0), 10.0)
-    assert compute_unobserved_p((first, second), options) == expected
+    assert bound((first, second), options) == expected
 
 
 def test_without_a_margin_no_number_of_runs_shows_equivalence():

@@ -33,6 +33,7 @@ from parallax.analysis.verdicts.consistency import judge_consistency
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints, settle_options
 from parallax.analysis.verdicts.failures import FailureComparison, count_failed_as_bottom
 from parallax.analysis.verdicts.groups import ScoreGroup, UnknownScaleError, group_runs
+from parallax.analysis.verdicts.margins import find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN, judge_learning
 from parallax.analysis.verdicts.statements import (
@@ -516,22 +517,27 @@ def test_failures_count_strictly_below_their_share_of_the_level(share, text):
     failures = FailureComparison(100.0, (3, 0), (6, 6), level, level, 0.5, 0.1, 0.9)
     first, second = (stack_moments([side.moments]) for side in pair)
     contrast = compute_contrast([first], [second])
-    arguments = contrast, np.ones(1), np.full(1, 100.0), [failures], OPTIONS
+    ends = [find_score_range(pair, OPTIONS)]
+    arguments = contrast, np.ones(1), np.full(1, 100.0), ends, [failures], OPTIONS.alpha
     (found,) = state_pairs([pair], ["inconclusive"], *arguments)
     assert found.text == text
+
+
+def mean_p(pair):
+    return compute_mean_p(pair, find_score_range(pair, OPTIONS))
 
 
 def test_equal_means_are_tested_by_the_range_alone():
     one, two = group("a", [900.0, 950.0, 990.0, 930.0]), group("b", [100.0, 50.0, 70.0])
     expected = compute_equal_means_p(one.scores, two.scores, (0.0, 1000.0))
-    assert compute_mean_p((one, two), OPTIONS) == expected < 0.2
+    assert mean_p((one, two)) == expected < 0.2
     printed = dataclasses.replace(one, scores=None)
     expected = compute_equal_means_p(one.moments, two.scores, (0.0, 1000.0))
-    assert compute_mean_p((printed, two), OPTIONS) == expected
-    assert math.isnan(compute_mean_p((one, group("b", [1.0])), OPTIONS))
-    assert 0 < compute_mean_p((group("a", [1.0, 2.0]), two), OPTIONS) <= 1
+    assert mean_p((printed, two)) == expected
+    assert math.isnan(mean_p((one, group("b", [1.0]))))
+    assert 0 < mean_p((group("a", [1.0, 2.0]), two)) <= 1
     unknown = [dataclasses.replace(x, cell=StudyCell("s", "X", "ppo", "o", "")) for x in (one, two)]
-    assert compute_mean_p(unknown, OPTIONS) == 1.0
+    assert mean_p(unknown) == 1.0
 
 
 def make_statement(verdict, first, second, p_tost=0.001, failed=(0, 0), p_fisher=1.0, **options):
@@ -540,7 +546,8 @@ def make_statement(verdict, first, second, p_tost=0.001, failed=(0, 0), p_fisher
     sides = ([side.moments] for side in pair)
     contrast = compute_contrast(*([stack_moments(side)] for side in sides))
     chosen = dataclasses.replace(OPTIONS, **options)
-    found = [np.array([p_tost]), np.array([100.0]), [failures], chosen]
+    ends = [find_score_range(pair, chosen)]
+    found = [np.array([p_tost]), np.array([100.0]), ends, [failures], chosen.alpha]
     with pytest.raises(ValueError, match="shorter"):
         state_pairs([pair], [], contrast, *found)  # every pair has a verdict
     (statement,) = state_pairs([pair], [verdict], contrast, *found)

@@ -13,6 +13,7 @@ from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.stats.moments import moments_from_thesis_interval
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.references import LEARNED, NOT_SHOWN
 from parallax.analysis.verdicts.study import (
     StudyResults,
     StudyVerdicts,
@@ -80,7 +81,10 @@ def test_side_experiments_are_separated_from_the_main_variant():
 
 def test_groups_are_found_by_setting_and_under_library_defaults():
     learned = [
-        types.SimpleNamespace(group=group, is_learned=group.framework == "sb3") for group in GROUPS
+        types.SimpleNamespace(
+            group=group, verdict=LEARNED if group.framework == "sb3" else NOT_SHOWN
+        )
+        for group in GROUPS
     ]
     found = make_verdicts(vs_random=tuple(learned), learning=tuple(learned[:2]))
     assert found.group_by_key == {(group.cell, group.framework): group for group in GROUPS}
@@ -93,7 +97,7 @@ def test_groups_are_found_by_setting_and_under_library_defaults():
     assert list(found.groups_by_cell) == sorted(found.groups_by_cell)
     assert found.vs_random_by_cell[DEFAULTS] == (learned[2],)
     assert found.learning_by_cell == {MAIN: tuple(learned[:2])}
-    assert [found.has_learned(group) for group in GROUPS] == [True, *[False] * 4]
+    assert (found.learned, found.not_learned) == ({(MAIN, "sb3")}, {(MAIN, "cleanrl")})
 
 
 def test_pairs_in_which_a_training_failed_are_shown_again():
