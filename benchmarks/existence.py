@@ -22,8 +22,8 @@ from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import compute_moments, stack_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.omnibus import count_differences
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import count_differences
 
 SETTINGS, SEEDS, LEVEL, RESAMPLES = 32, 5, 0.05, 400
 FRAMEWORKS = ("a", "b", "c")

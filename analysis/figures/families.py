@@ -27,78 +27,75 @@ class FigureFamily:
     sheets: Callable[[StudyResults], list[FigureSpec | MissingFigure]]
 
 
-FAMILIES = tuple(
-    FigureFamily(*row)
-    for row in (
-        (
-            "reproduction",
-            "how often worse, similar, better than published",
-            verdicts.make_reproduction_figure_specs,
-        ),
-        (
-            "highlights",
-            "the settings that differ most, curves over scores",
-            highlights.make_highlight_figure_specs,
-        ),
-        ("wrappers", "curves without and with wrappers", curves.make_wrapper_figure_specs),
-        (
-            "vectorised",
-            "curves with one and several environments",
-            curves.make_parallel_env_figure_specs,
-        ),
-        (
-            "actions",
-            "distributions of actions under clipping and tanh",
-            action_distributions.make_action_figure_specs,
-        ),
-        (
-            "intervals",
-            "scores with intervals, per algorithm",
-            final_scores.make_interval_figure_specs,
-        ),
-        (
-            "consistency",
-            "curves of all frameworks, per algorithm",
-            curves.make_consistency_figure_specs,
-        ),
-        (
-            "ranking",
-            "curves of all algorithms, per configuration",
-            curves.make_ranking_curve_figure_specs,
-        ),
-        (
-            "verdicts",
-            "differences between frameworks in margins, with intervals",
-            pair_differences.make_pair_difference_figure_specs,
-        ),
-        ("ranks", "ranks of algorithms in each framework", verdicts.make_rank_figure_specs),
-        ("profiles", "performance profiles over all tasks", aggregates.PROFILES.make_figure_specs),
-        (
-            "aggregates",
-            "median, mean, interquartile mean, optimality gap",
-            aggregates.AGGREGATES.make_figure_specs,
-        ),
-        (
-            "efficiency",
-            "interquartile mean over tasks, over steps",
-            aggregates.EFFICIENCY.make_figure_specs,
-        ),
-        (
-            "improvement",
-            "chance that one framework's run beats another's",
-            aggregates.IMPROVEMENT.make_figure_specs,
-        ),
-        (
-            "levels",
-            "scores at each level of alignment, shares of hyperparameters and code",
-            alignment_levels.make_level_figure_specs,
-        ),
-        (
-            "reached",
-            "share of runs that reached 90% of the way to solved, over steps",
-            time_to_solved.make_reached_figure_specs,
-        ),
-    )
+FAMILIES = (
+    FigureFamily(
+        "reproduction",
+        "how often worse, similar, better than published",
+        verdicts.make_reproduction_figure_specs,
+    ),
+    FigureFamily(
+        "highlights",
+        "the settings that differ most, curves over scores",
+        highlights.make_highlight_figure_specs,
+    ),
+    FigureFamily("wrappers", "curves without and with wrappers", curves.make_wrapper_figure_specs),
+    FigureFamily(
+        "vectorised",
+        "curves with one and several environments",
+        curves.make_parallel_env_figure_specs,
+    ),
+    FigureFamily(
+        "actions",
+        "distributions of actions under clipping and tanh",
+        action_distributions.make_action_figure_specs,
+    ),
+    FigureFamily(
+        "intervals", "scores with intervals, per algorithm", final_scores.make_interval_figure_specs
+    ),
+    FigureFamily(
+        "consistency",
+        "curves of all frameworks, per algorithm",
+        curves.make_consistency_figure_specs,
+    ),
+    FigureFamily(
+        "ranking",
+        "curves of all algorithms, per configuration",
+        curves.make_ranking_curve_figure_specs,
+    ),
+    FigureFamily(
+        "verdicts",
+        "differences between frameworks in margins, with intervals",
+        pair_differences.make_pair_difference_figure_specs,
+    ),
+    FigureFamily("ranks", "ranks of algorithms in each framework", verdicts.make_rank_figure_specs),
+    FigureFamily(
+        "profiles", "performance profiles over all tasks", aggregates.PROFILES.make_figure_specs
+    ),
+    FigureFamily(
+        "aggregates",
+        "median, mean, interquartile mean, optimality gap",
+        aggregates.AGGREGATES.make_figure_specs,
+    ),
+    FigureFamily(
+        "efficiency",
+        "interquartile mean over tasks, over steps",
+        aggregates.EFFICIENCY.make_figure_specs,
+    ),
+    FigureFamily(
+        "improvement",
+        "chance that one framework's run beats another's",
+        aggregates.IMPROVEMENT.make_figure_specs,
+    ),
+    FigureFamily(
+        "levels",
+        "scores at each level of alignment, shares of hyperparameters and code",
+        alignment_levels.make_level_figure_specs,
+    ),
+    FigureFamily(
+        "reached",
+        "share of runs that reached 90% of the way to solved, over steps",
+        time_to_solved.make_reached_figure_specs,
+    ),
 )
 
 

@@ -8,13 +8,13 @@ from parallax.analysis.data.published import split_version
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import stack_moments
 from parallax.analysis.stats.multiple_testing import OmnibusCount, adjust_holm
-from parallax.analysis.verdicts import omnibus
+from parallax.analysis.verdicts import overall
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 SUPPORTED, PARTLY, NOT_SUPPORTED = "supported", "partly supported", "not supported"
 NOT_CONTRADICTED = "neither shown nor contradicted"
-UNNAMED = omnibus.DIFFERENCES_UNNAMED
+UNNAMED = overall.DIFFERENCES_UNNAMED
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
 CONFIGURATIONS = ("sb3", "cleanrl", "torchrl", "original")
@@ -118,7 +118,7 @@ def count_significant(
 ) -> OmnibusCount:
     """Compare the number of significant comparisons with studies without a difference."""
     pairs = [(table[item.first], table[item.second]) for item in findings]
-    return omnibus.count_differences(pairs, [item.p for item in findings], options)
+    return overall.count_differences(pairs, [item.p for item in findings], options)
 
 
 def judge_some_differ(

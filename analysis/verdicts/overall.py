@@ -2,6 +2,10 @@
 
 Aggregates are means, profiles, probability of improvement and sample efficiency. Scores of each
 task are normalized first, (score - zero) / (one - zero), on the scale of the verdicts over tasks.
+
+The omnibus test asks whether frameworks differ at all, even if no single pair can be named. Its
+statistic is the number of pairs that are significant without correction; the null distribution is
+simulated (`stats/multiple_testing.py`).
 """
 
 import collections
@@ -11,10 +15,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from parallax.analysis.data.runs import StudyCell, SuiteKey
+from parallax.analysis.data.runs import StudyCell, SuiteKey, VariantKey
 from parallax.analysis.labels import group_items
 from parallax.analysis.stats import aggregates as efficiency
+from parallax.analysis.stats import multiple_testing
 from parallax.analysis.stats.aggregates import (
     AggregateScores,
     ImprovementProbability,
@@ -24,16 +31,15 @@ from parallax.analysis.stats.aggregates import (
     compute_profiles,
 )
 from parallax.analysis.stats.moments import FloatArray, stack_moments
-from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
 from parallax.analysis.stats.two_sample import (
     PairedDifference,
     compute_contrast,
     compute_paired_difference,
 )
-from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale, find_task_scale
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 N_THRESHOLDS = 81
@@ -183,7 +189,7 @@ def judge_paired_seeds(items: Sequence[PairVerdict]) -> tuple[PairedVerdict, ...
         id(item): PairedVerdict(item, seeds, result, float(p))
         for family in found.values()
         for (item, seeds, result), p in zip(
-            family, adjust_holm([result.p for _, _, result in family]), strict=True
+            family, multiple_testing.adjust_holm([result.p for _, _, result in family]), strict=True
         )
     }
     return tuple(judged[id(item)] for item in items if id(item) in judged)
@@ -245,7 +251,7 @@ def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[P
     pairs: list[PooledPair] = []
     for _, members in itertools.groupby(whole, key=lambda entry: entry[0][:3]):
         family = [(own, *_pool_tasks(own, options)) for _, own in members]
-        corrected = adjust_holm([pooled.p for _, _, pooled in family])
+        corrected = multiple_testing.adjust_holm([pooled.p for _, _, pooled in family])
         pairs += [
             PooledPair(tuple(own), scales, pooled, float(p))
             for (own, scales, pooled), p in zip(family, corrected, strict=True)
@@ -275,3 +281,101 @@ def _pool_tasks(
 def _get_variance(item: PairVerdict) -> float:
     """Squared error of a difference; NaN with one seed."""
     return float(item.first.moments.squared_error + item.second.moments.squared_error)
+
+
+DIFFERENCES_NAMED, DIFFERENCES_UNNAMED, NO_DIFFERENCES_SHOWN = (
+    "named differences",
+    "unnamed differences",
+    "no difference shown",
+)
+OMNIBUS_RESAMPLES = 10_000  # simulated studies
+
+
+@dataclasses.dataclass(frozen=True)
+class OmnibusVerdict:
+    """Omnibus verdict on all pairs of frameworks of one algorithm.
+
+    Attributes:
+        verdict: `named differences` if a pair is different; `unnamed differences` if none is, but
+            more pairs are significant without correction than expected by chance; otherwise
+            `no difference shown`.
+        count: Number of significant pairs, and its null distribution.
+    """
+
+    study: str
+    algorithm: str
+    variant: str
+    verdict: str
+    different: int
+    count: multiple_testing.OmnibusCount
+
+
+def judge_omnibus(
+    items: Sequence[PairVerdict], options: VerdictOptions
+) -> tuple[OmnibusVerdict, ...]:
+    """Judge every study, algorithm and variant."""
+    found = group_items(items, lambda item: item.cell.variant_key)
+    return tuple(_judge_study_omnibus(key, found[key], options) for key in sorted(found))
+
+
+def _judge_study_omnibus(
+    key: VariantKey, items: Sequence[PairVerdict], options: VerdictOptions
+) -> OmnibusVerdict:
+    pairs = [(item.first, item.second) for item in items]
+    count = count_differences(pairs, [item.p_welch for item in items], options)
+    different = sum(item.verdict == DIFFERENT for item in items)
+    verdict = (
+        DIFFERENCES_NAMED
+        if different
+        else DIFFERENCES_UNNAMED
+        if count.p < options.alpha
+        else NO_DIFFERENCES_SHOWN
+    )
+    return OmnibusVerdict(*key, verdict, different, count)
+
+
+def count_differences(
+    pairs: Sequence[GroupPair], p_values: Sequence[float], options: VerdictOptions
+) -> multiple_testing.OmnibusCount:
+    """Compare the number of significant pairs with studies in which all means are the same.
+
+    Args:
+        pairs: The groups compared; a group may be in several pairs.
+        p_values: Welch's test of each pair; NaN if a sample has fewer than two seeds.
+        options: Level, resamples and their seed.
+    """
+    known = [pair for pair, p in zip(pairs, p_values, strict=True) if not np.isnan(p)]
+    observed = sum(p < options.alpha for p in p_values)
+    rng = np.random.default_rng(options.seed)
+    resamples = min(options.resamples, OMNIBUS_RESAMPLES)
+    counts = np.zeros(resamples, dtype=np.int64)
+    for setting in _connect_pairs(known):
+        groups, places = _index_groups(setting)
+        samples = multiple_testing.shrink_deviations(
+            stack_moments([group.moments for group in groups])
+        )
+        counts += multiple_testing.simulate_counts(samples, places, options.alpha, rng, resamples)
+    return multiple_testing.evaluate_count(observed, len(known), counts)
+
+
+def _connect_pairs(pairs: Sequence[GroupPair]) -> list[list[GroupPair]]:
+    """Split pairs into connected components, where pairs that share a group are connected.
+
+    Only pairs in one component depend on each other, so each is simulated by itself.
+    """
+    if not pairs:
+        return []
+    groups, places = _index_groups(pairs)
+    graph = coo_array((np.ones(len(pairs)), np.array(places).T), shape=(len(groups),) * 2)
+    _, components = connected_components(graph, directed=False)
+    found: dict[int, list[GroupPair]] = collections.defaultdict(list)
+    for pair, (first, _) in zip(pairs, places, strict=True):
+        found[components[first]].append(pair)
+    return list(found.values())
+
+
+def _index_groups(pairs: Sequence[GroupPair]) -> tuple[list[ScoreGroup], list[tuple[int, int]]]:
+    """Return every group once, and each pair as two indices into them."""
+    groups = list({id(group): group for pair in pairs for group in pair}.values())
+    places = {id(group): place for place, group in enumerate(groups)}
+    return groups, [(places[id(first)], places[id(second)]) for first, second in pairs]

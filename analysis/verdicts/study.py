@@ -34,13 +34,14 @@ from parallax.analysis.verdicts.groups import (
     group_runs,
     to_library_defaults_cell,
 )
-from parallax.analysis.verdicts.omnibus import OmnibusVerdict, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
+    OmnibusVerdict,
     OverallScores,
     PairedVerdict,
     PooledPair,
     compute_overall_scores,
+    judge_omnibus,
     judge_paired_seeds,
     pool_pairs,
     select_failed_parts,

@@ -39,8 +39,13 @@ from parallax.analysis.stats.aggregates import AGGREGATE_NAMES
 from parallax.analysis.stats.pooling import MIN_TASKS
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.omnibus import OmnibusVerdict
-from parallax.analysis.verdicts.overall import MIN_PAIRS, OverallScores, PairedVerdict, PooledPair
+from parallax.analysis.verdicts.overall import (
+    MIN_PAIRS,
+    OmnibusVerdict,
+    OverallScores,
+    PairedVerdict,
+    PooledPair,
+)
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 MIN_CORRELATION_PAIRS = 4

@@ -14,8 +14,8 @@ from parallax.analysis.stats.decomposition import VarianceComponents
 from parallax.analysis.stats.two_sample import MeanContrast
 from parallax.analysis.verdicts import sequential, variance_components
 from parallax.analysis.verdicts.endpoints import get_recorded_endpoints, settle_options
-from parallax.analysis.verdicts.omnibus import _connect_pairs, _index_groups
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import _connect_pairs, _index_groups
 from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_paired_change
 from parallax.analysis.verdicts.statements import compute_tolerated_failures, format_rate
 from parallax.analysis.verdicts.variance_components import measure_evaluation_noise

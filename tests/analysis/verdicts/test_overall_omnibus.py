@@ -8,8 +8,8 @@ import pytest
 from score_groups import make_score_group
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.verdicts.omnibus import count_differences, judge_omnibus
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.overall import count_differences, judge_omnibus
 
 
 def make_pairs(p, verdict="inconclusive", study="s", env="A-v1"):
