@@ -16,11 +16,8 @@ from scipy import stats
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from parallax.analysis.stats.aggregates import (
-    AGGREGATE_NAMES,
-    compute_aggregates,
-    compute_percentile_interval,
-)
+from parallax.analysis.stats.aggregates import AGGREGATE_NAMES, compute_aggregates
+from parallax.analysis.stats.intervals import compute_percentile_bounds
 
 MEANS = np.linspace(0.1, 1.5, 8)
 SPREAD = 0.1
@@ -46,7 +43,7 @@ def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) ->
     drawn = np.array(
         [_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
     )
-    return _pooled(tasks), *compute_percentile_interval(drawn.T, 0.95)
+    return _pooled(tasks), *compute_percentile_bounds(drawn, 0.95)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from parallax.analysis.stats.intervals import LEVEL, compute_percentile_bounds
 from parallax.analysis.stats.moments import FloatArray
 
 # Resamples drawn at a time: this bounds memory. Another value changes the draws of a seed.
@@ -57,6 +58,7 @@ def _draw_task_counts(size: int, columns: int, rng: np.random.Generator) -> Resa
 
 AGGREGATE_NAMES = ("median", "iqm", "mean", "optimality_gap")
 RESAMPLES = 50_000
+_OPTIMALITY_TARGET = 1.0  # score from which on the optimality gap is 0
 
 # One entry per task: float[n] normalized scores; n may differ between tasks.
 TaskScores = Sequence[FloatArray]
@@ -72,7 +74,6 @@ class AggregateScores:
         low: float[k, 4], lower ends of the intervals.
         high: float[k, 4], upper ends.
         seeds: Per implementation the number of seeds in each task.
-        level: Level of the intervals.
         resamples: Bootstrap resamples behind them.
     """
 
@@ -81,7 +82,6 @@ class AggregateScores:
     low: FloatArray
     high: FloatArray
     seeds: tuple[tuple[int, ...], ...]
-    level: float
     resamples: int
 
 
@@ -89,8 +89,7 @@ def compute_aggregates(
     scores: Mapping[str, TaskScores],
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
-    level: float = 0.95,
-    target: float = 1.0,
+    level: float = LEVEL,
 ) -> AggregateScores:
     """Aggregates with percentile intervals from the stratified bootstrap.
 
@@ -99,31 +98,23 @@ def compute_aggregates(
         rng: Source of the resamples.
         resamples: Number of resamples.
         level: Level of the intervals.
-        target: Score from which on the optimality gap is 0.
     """
     points, ends = [], []
     for tasks in scores.values():
         whole = np.concatenate([np.ones((len(task), 1), dtype=np.uint8) for task in tasks])
-        points.append(_compute_statistics(tasks, whole, target)[:, 0])
+        points.append(_compute_statistics(tasks, whole)[:, 0])
         sizes = [len(task) for task in tasks]
         drawn = [
-            _compute_statistics(tasks, counts, target)
+            _compute_statistics(tasks, counts)
             for counts in draw_resample_counts(sizes, resamples, rng)
         ]
-        ends.append(compute_percentile_interval(np.concatenate(drawn, axis=1), level))
+        ends.append(compute_percentile_bounds(np.concatenate(drawn, axis=1), level, -1))
     low, high = (np.array([end[side] for end in ends]) for side in (0, 1))
     seeds = tuple(tuple(len(task) for task in tasks) for tasks in scores.values())
-    return AggregateScores(tuple(scores), np.array(points), low, high, seeds, level, resamples)
+    return AggregateScores(tuple(scores), np.array(points), low, high, seeds, resamples)
 
 
-def compute_percentile_interval(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the percentile interval over the last axis."""
-    tail = (1 - level) / 2
-    low, high = np.quantile(values, [tail, 1 - tail], axis=-1)
-    return low, high
-
-
-def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float) -> FloatArray:
+def _compute_statistics(tasks: TaskScores, counts: ResampleCounts) -> FloatArray:
     """float[4, resamples], in the order of `AGGREGATE_NAMES`."""
     starts = np.cumsum([0, *(len(task) for task in tasks)])
     means = np.stack(
@@ -135,7 +126,7 @@ def _compute_statistics(tasks: TaskScores, counts: ResampleCounts, target: float
     values = np.concatenate(list(tasks))
     # Each value has the weight 1 / (its task's values x tasks), so that tasks weigh the same.
     share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
-    gap = target - (np.minimum(values, target) * share) @ counts
+    gap = _OPTIMALITY_TARGET - (np.minimum(values, _OPTIMALITY_TARGET) * share) @ counts
     mean = (values * share) @ counts
     return np.stack(
         [np.median(means, axis=0), compute_interquartile_mean(tasks, counts), mean, gap]
@@ -185,7 +176,6 @@ class PerformanceProfiles:
         share: float[k, m].
         low: float[k, m], lower ends of pointwise intervals.
         high: float[k, m], upper ends.
-        level: Level of the intervals.
         resamples: Bootstrap resamples behind them.
     """
 
@@ -194,7 +184,6 @@ class PerformanceProfiles:
     share: FloatArray
     low: FloatArray
     high: FloatArray
-    level: float
     resamples: int
 
 
@@ -222,7 +211,7 @@ def compute_profiles(
     thresholds: FloatArray,
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
-    level: float = 0.95,
+    level: float = LEVEL,
 ) -> PerformanceProfiles:
     """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
 
@@ -248,18 +237,16 @@ def compute_profiles(
             axis=1,
         )
         exact = (above * weights).sum(axis=1) / len(tasks)
-        rows.append((exact, *compute_percentile_interval(share, level)))
+        rows.append((exact, *compute_percentile_bounds(share, level, -1)))
     share, low, high = (np.array([row[i] for row in rows], dtype=np.float64) for i in range(3))
-    return PerformanceProfiles(
-        tuple(scores), np.asarray(thresholds), share, low, high, level, resamples
-    )
+    return PerformanceProfiles(tuple(scores), np.asarray(thresholds), share, low, high, resamples)
 
 
 def compute_improvement(
     scores: Mapping[str, TaskScores],
     rng: np.random.Generator,
     resamples: int = 2_000,
-    level: float = 0.95,
+    level: float = LEVEL,
 ) -> ImprovementProbability:
     """Probability of improvement of every pair, with intervals from the stratified bootstrap.
 
@@ -282,7 +269,7 @@ def compute_improvement(
         whole = [np.ones((sum(map(len, tasks)), 1), dtype=np.uint8) for tasks in (one, two)]
         point = _compute_win_rate(one, two, whole[0], whole[1])[0]
         values = _compute_win_rate(one, two, drawn[first], drawn[second])
-        rows.append((point, *compute_percentile_interval(values, level)))
+        rows.append((point, *compute_percentile_bounds(values, level, -1)))
     point, low, high = (np.array([row[i] for row in rows], dtype=np.float64) for i in range(3))
     return ImprovementProbability(pairs, point, low, high, resamples)
 
@@ -334,7 +321,6 @@ class SampleEfficiency:
     """
 
     curves: Mapping[str, EfficiencyCurve]
-    level: float
     resamples: int
 
 
@@ -342,7 +328,6 @@ def compute_sample_efficiency(
     scores: Mapping[str, tuple[FloatArray, Sequence[FloatArray]]],
     rng: np.random.Generator,
     resamples: int = EFFICIENCY_RESAMPLES,
-    level: float = 0.95,
 ) -> SampleEfficiency:
     """Return curves with percentile intervals from the stratified bootstrap.
 
@@ -351,21 +336,16 @@ def compute_sample_efficiency(
             task, n at least 1.
         rng: Source of the resamples.
         resamples: Number of resamples.
-        level: Level of the intervals.
     """
     curves = {
-        name: _compute_efficiency_curve(steps, tasks, rng, resamples, level)
+        name: _compute_efficiency_curve(steps, tasks, rng, resamples)
         for name, (steps, tasks) in scores.items()
     }
-    return SampleEfficiency(curves, level, resamples)
+    return SampleEfficiency(curves, resamples)
 
 
 def _compute_efficiency_curve(
-    steps: FloatArray,
-    tasks: Sequence[FloatArray],
-    rng: np.random.Generator,
-    resamples: int,
-    level: float,
+    steps: FloatArray, tasks: Sequence[FloatArray], rng: np.random.Generator, resamples: int
 ) -> EfficiencyCurve:
     sizes = [len(task) for task in tasks]
     whole = np.ones((sum(sizes), 1), dtype=np.uint8)
@@ -373,7 +353,7 @@ def _compute_efficiency_curve(
     rows = []
     for k in range(len(steps)):
         now = [task[:, k] for task in tasks]
-        ends = compute_percentile_interval(compute_interquartile_mean(now, drawn), level)
+        ends = compute_percentile_bounds(compute_interquartile_mean(now, drawn), LEVEL)
         rows.append((float(compute_interquartile_mean(now, whole)[0]), *map(float, ends)))
     point, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     return EfficiencyCurve(steps, point, low, high)

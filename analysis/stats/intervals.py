@@ -33,15 +33,16 @@ def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
     return np.asarray(np.tensordot(shares, samples, axes=1))
 
 
-def compute_percentile_bounds(means: FloatArray, level: float) -> tuple[Any, Any]:
+def compute_percentile_bounds(values: FloatArray, level: float, axis: int = 0) -> tuple[Any, Any]:
     """Return the ends of the percentile interval (Efron and Tibshirani 1993, chapter 13).
 
     Args:
-        means: float[resamples, ...].
+        values: float[...], a statistic of each resample along `axis`.
         level: Level of the interval.
+        axis: The axis of the resamples.
     """
     tail = (1 - level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(values, [tail, 1 - tail], axis=axis)
     return low, high
 
 

@@ -8,10 +8,10 @@ from parallax.analysis.stats.aggregates import (
     AGGREGATE_NAMES,
     compute_aggregates,
     compute_improvement,
-    compute_percentile_interval,
     compute_profiles,
     draw_resample_counts,
 )
+from parallax.analysis.stats.intervals import compute_percentile_bounds
 
 
 def rng(seed=0):
@@ -145,7 +145,7 @@ def test_many_different_numbers_of_seeds_are_supported():
 
 def test_percentiles_leave_half_of_the_rest_on_each_side():
     values = np.stack([np.arange(101.0), 10 * np.arange(101.0)])
-    low, high = compute_percentile_interval(values, 0.9)
+    low, high = compute_percentile_bounds(values, 0.9, -1)
     assert low == pytest.approx([5, 50]) and high == pytest.approx([95, 950])
 
 
