@@ -55,13 +55,7 @@ _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
 _REPEATED_OPTIONS = (
     *VERDICT_OPTIONS,
-    "title",
-    "note",
-    "grid",
-    "readme",
-    "ablation",
-    "crossed",
-    "html",
+    *("title", "note", "grid", "readme", "ablation", "crossed", "html"),
 )
 
 

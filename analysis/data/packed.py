@@ -16,6 +16,7 @@ from typing import Any
 
 from parallax.analysis.data.published import FOLDER
 from parallax.analysis.data.runs import (
+    CELL_FIELDS,
     CompletedRun,
     ExcludedRun,
     RunCollection,
@@ -41,7 +42,6 @@ from parallax.harness.record.packed import (
 )
 
 _MAX_RECORD_BYTES = 2**24  # bytes
-_CELL = ("study", "env", "algorithm", "hps", "variant")
 _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
@@ -85,7 +85,7 @@ def _strip_directories(value: Any) -> Any:
 
 def _run_to_row(item: CompletedRun | ExcludedRun, root: Path) -> dict[str, Any]:
     shared = {
-        **dataclasses.asdict(item.id.cell),
+        **item.id.cell.to_dict(),
         "framework": item.id.framework,
         "seed": item.id.seed,
         "folder": _format_folder(item.path, root),
@@ -142,7 +142,7 @@ def _judge(row: PackedRow, root: Path, number: int) -> CompletedRun | ExcludedRu
     """Convert one row to a run, or to an excluded folder with the reason."""
     named = translate_row(row)
     run_id = RunId(
-        StudyCell(*(_shorten_name(named[name]) for name in _CELL)),
+        StudyCell(*(_shorten_name(named[name]) for name in CELL_FIELDS)),
         _shorten_name(named["framework"]),
         row["seed"],
     )

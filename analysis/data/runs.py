@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,8 @@ from parallax.harness.record.run_json import ImportSource, ReferenceReturns, Run
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
 SuiteKey = tuple[str, str, str, str]  # study, algorithm, recipe, variant
+CELL_FIELDS = ("study", "env", "algorithm", "hps", "variant")
+"""Names of the parts of a setting, as columns of files have them."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -26,6 +27,8 @@ class StudyCell:
     Attributes:
         hps: Name of the hyperparameter set.
         variant: Options that differ from the defaults, such as `steps=20480`.
+        variant_key: Study, algorithm and variant.
+        suite_key: Study, algorithm, recipe and variant.
     """
 
     study: str
@@ -33,16 +36,18 @@ class StudyCell:
     algorithm: str
     hps: str
     variant: str
+    variant_key: VariantKey = dataclasses.field(init=False, repr=False, compare=False)
+    suite_key: SuiteKey = dataclasses.field(init=False, repr=False, compare=False)
 
-    @functools.cached_property
-    def variant_key(self) -> VariantKey:
-        """Study, algorithm and variant."""
-        return self.study, self.algorithm, self.variant
+    def __post_init__(self) -> None:
+        """Make the keys, once."""
+        start, variant = (self.study, self.algorithm), self.variant
+        object.__setattr__(self, "variant_key", (*start, variant))
+        object.__setattr__(self, "suite_key", (*start, self.hps, variant))
 
-    @functools.cached_property
-    def suite_key(self) -> SuiteKey:
-        """Study, algorithm, recipe and variant."""
-        return self.study, self.algorithm, self.hps, self.variant
+    def to_dict(self) -> dict[str, str]:
+        """Return the parts of the setting by their names."""
+        return {name: getattr(self, name) for name in CELL_FIELDS}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -225,11 +225,6 @@ def _format_own_variant(variant: str, common: set[str]) -> str:
     return ", ".join(part for part in split_variant(variant) if part not in common) or MISSING
 
 
-def list_setting_values(cell: StudyCell) -> dict[str, object]:
-    """Return the values that identify a setting, by the columns of CSV files."""
-    return {name: getattr(cell, name) for name in ("study", "env", "algorithm", "hps", "variant")}
-
-
 def list_size_values(prefix: str, group: ScoreGroup) -> dict[str, object]:
     """Return mean, deviation and the three counts of runs, by the keys of CSV files."""
     columns: list[Column[ScoreGroup]] = make_size_columns(prefix, lambda one: one)

@@ -36,16 +36,17 @@ class ReferenceScore:
     Attributes:
         name: One of the names above.
         moments: Over episodes; over runs for the untrained policy.
+        mean: Mean score, in units of return.
     """
 
     name: str
     moments: SampleMoments
     source: str
+    mean: float = dataclasses.field(init=False)
 
-    @property
-    def mean(self) -> float:
-        """Mean score, in units of return."""
-        return float(self.moments.mean)
+    def __post_init__(self) -> None:
+        """Set the mean."""
+        object.__setattr__(self, "mean", float(self.moments.mean))
 
 
 def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScore]:

@@ -19,12 +19,7 @@ from parallax.analysis.labels import (
 )
 from parallax.analysis.report import document
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
-from parallax.analysis.report.tables import (
-    TableRow,
-    format_bare_p_value,
-    list_setting_values,
-    list_size_values,
-)
+from parallax.analysis.report.tables import TableRow, format_bare_p_value, list_size_values
 from parallax.analysis.stats.two_sample import MeanRatio, PairedDifference
 from parallax.analysis.verdicts.ablation import (
     CHANGES,
@@ -424,7 +419,7 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
     gaps = {gap.other: gap for gap in item.gaps}
     return [
         {
-            **list_setting_values(item.cell),
+            **item.cell.to_dict(),
             "framework": item.framework,
             "intervention": effect.name,
             "verdict": effect.verdict,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.runs import CELL_FIELDS, CompletedRun, LoadedRuns, StudyCell
 from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
@@ -398,25 +398,13 @@ def _format_size(score: FrameworkScore) -> str:
     return f"(n={score.group.n}/{score.group.requested})"
 
 
-_SETTING_COLUMNS = ("study", "env", "algorithm", "hps", "variant")
 _NUMBER_COLUMNS = (
-    "mean",
-    "low",
-    "high",
-    "method",
-    "n_requested",
-    "n_completed",
-    "n_used",
-    "last_step",
-    "failed",
-    "mean_with_failed",
-    "low_with_failed",
-    "high_with_failed",
-    "endpoint",
+    *("mean", "low", "high", "method", "n_requested", "n_completed", "n_used", "last_step"),
+    *("failed", "mean_with_failed", "low_with_failed", "high_with_failed", "endpoint"),
     "final_mean",
 )
 _NO_FOLDER_HEADING = "No folder, though another framework has the seed"
-CSV_COLUMNS = (*_SETTING_COLUMNS, "framework", *_NUMBER_COLUMNS)
+CSV_COLUMNS = (*CELL_FIELDS, "framework", *_NUMBER_COLUMNS)
 
 
 def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
@@ -426,7 +414,6 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
     """
     lines: list[Sequence[object]] = [CSV_COLUMNS]
     for row in comparisons:
-        setting = [getattr(row.cell, name) for name in _SETTING_COLUMNS]
         for score in row.scores:
             mean, lower = score.mean, score.with_failed
             sizes = (score.group.requested, score.group.completed, score.group.n)
@@ -436,7 +423,7 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
             extra = [score.group.failed, *_format_numbers(*ends), row.endpoint.name]
             extra += _format_numbers(score.final)
             row_values = [*numbers, mean.method, *sizes, last, *extra]
-            lines.append([*setting, score.group.framework, *row_values])
+            lines.append([*row.cell.to_dict().values(), score.group.framework, *row_values])
     return format_csv(lines)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
-from parallax.analysis.report.tables import TableRow, list_setting_values, list_size_values
+from parallax.analysis.report.tables import TableRow, list_size_values
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.learning_curves import StepsToThreshold
 from parallax.analysis.stats.two_sample import MeanRatio
@@ -26,7 +26,7 @@ def make_effect_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
     """Return a row per replay strategy, compared with uniform replay."""
     return [
         {
-            **list_setting_values(item.cell),
+            **item.cell.to_dict(),
             "framework": item.framework,
             "replay": effect.name,
             "does": replay.classify_effect(effect),
@@ -73,11 +73,7 @@ def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
 
 
 def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
-    row: TableRow = {
-        **list_setting_values(way.cell),
-        "framework": way.framework,
-        "replay": way.name,
-    }
+    row: TableRow = {**way.cell.to_dict(), "framework": way.framework, "replay": way.name}
     row |= list_size_values("final", way.group)
     for number_, stage in enumerate(way.stages, 1):
         row |= _make_interval_columns(f"score_{number_}", stage)
@@ -336,7 +332,7 @@ def make_staleness_rows(setting: replay.StalenessSetting) -> list[TableRow]:
     """
     return [
         {
-            **list_setting_values(setting.cell),
+            **setting.cell.to_dict(),
             "framework": setting.framework,
             **dataclasses.asdict(item.strategy),
             "place": place,
