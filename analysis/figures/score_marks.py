@@ -16,6 +16,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
 from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED, ReferenceScore
+from parallax.analysis.verdicts.reproduction import TARGETS_TABLE
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLISHED = "published score"
@@ -61,7 +62,7 @@ def list_cell_marks(cell: StudyCell, references: Iterable[ReferenceScore]) -> li
 def find_published_mark(cell: StudyCell) -> float:
     """Return the score that the thesis read off the paper whose recipe this is, or NaN."""
     found = find_reproduction_targets(cell.algorithm, cell.env, cell.hps, "")
-    return next((row.mean for row in found if row.table == "thesis_targets"), math.nan)
+    return next((row.mean for row in found if row.table == TARGETS_TABLE), math.nan)
 
 
 def find_near_marks(marks: Iterable[ScoreMark], data: tuple[float, float]) -> tuple[ScoreMark, ...]:

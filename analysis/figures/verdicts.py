@@ -27,11 +27,9 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.ranking import WORST_FIRST, RankingVerdict
-from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from parallax.analysis.verdicts.reproduction import TARGETS_TABLE, VERDICTS, ReproductionVerdict
 from parallax.analysis.verdicts.study import StudyResults
 
-TARGETS_TABLE = "thesis_targets"
-_VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
 _TEST_FORMS = ("thesis' form", "two-sided")
 _MIN_COMPARISONS = 2  # a single one is a sentence
 
@@ -110,7 +108,7 @@ def _make_reproduction_bar(name: str, items: Sequence[ReproductionVerdict]) -> R
         [item.verdict_two_sided_test for item in items],
     )
     return ReproductionBar(
-        name, tuple(tuple(form.count(word) for word in _VERDICT_ORDER) for form in forms)
+        name, tuple(tuple(form.count(word) for word in VERDICTS) for form in forms)
     )
 
 
@@ -122,7 +120,7 @@ def draw_reproduction_figure(bars: tuple[ReproductionBar, ...]) -> Figure:
     )
     for i, axis in enumerate(axes[0]):
         _draw_test_form(axis, bars, i)
-    draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in _VERDICT_ORDER})
+    draw_patch_legend(figure, {word: style.VERDICT_COLORS[word] for word in VERDICTS})
     figure.text(0.6, 0.04 / figure.get_figheight(), "share of comparisons", ha="center")
     return figure
 
@@ -131,7 +129,7 @@ def _draw_test_form(axis: Axes, bars: tuple[ReproductionBar, ...], form: int) ->
     axis.set_title(_TEST_FORMS[form])
     for i, bar in enumerate(bars):
         total, left = sum(bar.counts[form]), 0.0
-        for word, count in zip(_VERDICT_ORDER, bar.counts[form], strict=True):
+        for word, count in zip(VERDICTS, bar.counts[form], strict=True):
             share = count / total if total else 0.0
             color = style.VERDICT_COLORS[word]
             axis.barh(i, share, left=left, height=0.78, color=color, edgecolor="0.4", linewidth=0.4)

@@ -22,7 +22,8 @@ from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
 _OUR_STATISTIC = "last evaluation"
-WORSE, SIMILAR, BETTER = "worse", "similar", "better"
+VERDICTS = WORSE, SIMILAR, BETTER = "worse", "similar", "better"
+TARGETS_TABLE = "thesis_targets"  # scores of the original papers, read off by the thesis
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -16,11 +16,13 @@ from parallax.analysis.labels import (
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, LinkedSentence, Listing, QuestionAnswer
 from parallax.analysis.report.sections.consistency import format_setting_with_recipe
-from parallax.analysis.verdicts.reproduction import BETTER, SIMILAR, WORSE, ReproductionVerdict
+from parallax.analysis.verdicts.reproduction import (
+    SIMILAR,
+    TARGETS_TABLE,
+    VERDICTS,
+    ReproductionVerdict,
+)
 from parallax.analysis.verdicts.study import StudyVerdicts
-
-TARGETS_TABLE = "thesis_targets"
-_VERDICT_ORDER = (WORSE, SIMILAR, BETTER)
 
 
 def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
@@ -67,11 +69,11 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
 
 
 def _count_two_sided(items: Sequence[ReproductionVerdict]) -> str:
-    return format_verdict_counts([item.verdict_two_sided_test for item in items], _VERDICT_ORDER)
+    return format_verdict_counts([item.verdict_two_sided_test for item in items], VERDICTS)
 
 
 def _count_thesis_interval(items: Sequence[ReproductionVerdict]) -> str:
-    return format_verdict_counts([item.verdict_thesis_interval for item in items], _VERDICT_ORDER)
+    return format_verdict_counts([item.verdict_thesis_interval for item in items], VERDICTS)
 
 
 def _format_headline(
