@@ -44,7 +44,7 @@ from parallax.analysis.labels import (
     wrap_task_name,
 )
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale
-from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.groups import list_cells
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _INTERVAL_COLUMNS = 4
@@ -221,11 +221,7 @@ def _make_overview_figure_spec(
         f"arrow where one goes on.{how}{describe_marks(names)} n: runs requested, completed and "
         "used of each framework; where it differs, a row says used/requested."
     )
-    behind = [
-        own
-        for own, framework in material.curves
-        if {own, to_library_defaults_cell(own, framework)} & {*cells}
-    ]
+    behind = [own for own, framework in material.curves if {*list_cells(own, framework)} & {*cells}]
     return FigureSpec(
         name,
         title,
@@ -261,7 +257,7 @@ def _select_overview_cells(
     sizes: collections.Counter[StudyCell] = collections.Counter()
     for cell, framework in material.curves:
         if cell in material.verdicts.main_cells:
-            sizes.update({cell, to_library_defaults_cell(cell, framework)})
+            sizes.update(list_cells(cell, framework))
     several = [cell for cell in sizes if sizes[cell] > 1]
     shared = [cell for cell in several if cell.hps != LIBRARY_DEFAULTS]
     first = sorted(

@@ -15,7 +15,13 @@ from parallax.analysis.verdicts.consistency import (
     compute_holm_levels,
     estimate_pair_seed_range,
 )
-from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, group_runs
+from parallax.analysis.verdicts.groups import (
+    GroupKey,
+    GroupPair,
+    ScoreGroup,
+    group_by_cell,
+    group_runs,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.ranking import RankingVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
@@ -92,7 +98,6 @@ def _estimate_core_hours(runs: Sequence[CompletedRun]) -> dict[CostKey, float]:
     return {place: math.fsum(values) / len(values) for place, values in found.items()}
 
 
-GroupKey = tuple[StudyCell, str]
 SeedRange = tuple[float, float]
 _UNKNOWN_RANGE: SeedRange = (math.nan, math.nan)
 
@@ -267,11 +272,10 @@ def _make_plan(
         kind = _classify_goal(goal.pair, goal.size, most)
         counts[kind] += i < len(goals)
         for group in goal.pair if kind == "planned" else ():
-            key = group.cell, group.framework
-            if key not in wanted or goal.size > wanted[key].size:
-                wanted[key] = goal
+            if group.key not in wanted or goal.size > wanted[group.key].size:
+                wanted[group.key] = goal
     stock = RunInventory(loaded, replace_failed)
-    groups = {(group.cell, group.framework): group for group in group_runs(loaded)}
+    groups = {group.key: group for group in group_runs(loaded)}
     needs = [
         dataclasses.replace(
             stock.compute_need(groups[key], int(goal.size)),

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.figure_spec import FigureSpec
 from parallax.analysis.report.tables import Table
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +153,7 @@ class ScoreCell:
     high: float
     sizes: Sizes
     mark: str
-    key: tuple[StudyCell, str]
+    key: GroupKey
     text: str = ""
     failed: int = 0
     mean_with_failed: float = math.nan

@@ -17,7 +17,7 @@ from parallax.analysis.escaping import escape_controls
 from parallax.analysis.labels import MISSING, format_count, get_label, get_recipe_label, make_anchor
 from parallax.analysis.report.document import MAX_FINDINGS, Document, Link, ReportSection
 from parallax.analysis.report.tables import RUNS_TABLE
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
 
 PAGE_DPI = 130  # pixels per inch of a figure on the page
 _ASSETS_FOLDER = Path(__file__).parent
@@ -32,13 +32,13 @@ class PageContext:
         images: Each figure's image as WebP, by its name.
     """
 
-    numbers: Mapping[tuple[StudyCell, str], int]
+    numbers: Mapping[GroupKey, int]
     page_folder: Path
     images: Mapping[str, bytes]
 
     def number_groups(self, groups: Iterable[ScoreGroup]) -> list[int]:
         """Return the numbers of groups, each once, in order."""
-        return sorted({self.numbers[group.cell, group.framework] for group in groups})
+        return sorted({self.numbers[group.key] for group in groups})
 
     def number_cells(self, cells: Collection[StudyCell]) -> list[int]:
         """Return the numbers of all groups in some settings."""
@@ -69,8 +69,7 @@ def make_page_context(
     groups: Iterable[ScoreGroup], page_folder: Path, images: Mapping[str, bytes]
 ) -> PageContext:
     """Number the groups, in their order; the folder of the page need not exist."""
-    keys = ((group.cell, group.framework) for group in groups)
-    numbers = {key: number for number, key in enumerate(keys)}
+    numbers = {group.key: number for number, group in enumerate(groups)}
     return PageContext(numbers, page_folder.resolve(), images)
 
 

@@ -18,13 +18,12 @@ from parallax.analysis.report.document import (
     ReportSection,
     join_words,
 )
-from parallax.analysis.report.sections import ablation, consistency, overall, runs, suite
+from parallax.analysis.report.sections import ablation, consistency, learning, overall, runs, suite
 from parallax.analysis.report.sections.alignment_levels import (
     make_crossed_section,
     make_level_section,
 )
 from parallax.analysis.report.sections.comparison import format_why_command
-from parallax.analysis.report.sections.learning import make_vs_random_table
 from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
     answer_reproduction,
@@ -44,11 +43,11 @@ _TABLES: Mapping[str, _MakeTable] = {
     "omnibus": lambda one: overall.make_omnibus_table(one.omnibus),
     "pooled": lambda one: overall.make_pooled_tasks_table(one.pooled),
     "paired": lambda one: overall.make_paired_table(one.paired),
-    "vs_random": lambda one: make_vs_random_table(one.vs_random),
+    "vs_random": lambda one: learning.make_vs_random_table(one.vs_random),
     "suite": suite.make_suite_table,
     "all_alike": suite.make_all_alike_table,
     "aggregates": overall.make_overall_table,
-    "learning": suite.make_learning_table,
+    "learning": learning.make_learning_table,
 }
 """Tables that are written with failed runs, too."""
 FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
@@ -129,7 +128,7 @@ def make_report_document(
             consistency.make_consistency_table(verdicts),
             consistency.make_defaults_table(verdicts),
             consistency.make_intention_to_treat_table(verdicts),
-            *make_both_tables(suite.make_learning_table),
+            *make_both_tables(learning.make_learning_table),
             suite.make_noise_table(verdicts),
             *_make_next_step(results),
         ),

@@ -18,13 +18,7 @@ from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_mom
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import compute_log_rank_p
 from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
-from parallax.analysis.verdicts.groups import (
-    GroupPair,
-    ScoreGroup,
-    collect_library_defaults,
-    list_group_pairs,
-    to_own_recipe,
-)
+from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs, to_own_recipe
 from parallax.analysis.verdicts.margins import (
     EquivalenceMargin,
     ScoreRange,
@@ -385,6 +379,8 @@ def judge_library_defaults(
 ) -> tuple[PairVerdict, ...]:
     """Judge every pair of frameworks that were each run under their library defaults.
 
+    `groups` are those of `collect_library_defaults`.
+
     The rules are those of `judge_consistency`, with separate families: hyperparameters differ, so
     that this does not answer RQ2.
     """
@@ -392,5 +388,5 @@ def judge_library_defaults(
         dataclasses.replace(
             item, first=to_own_recipe(item.first), second=to_own_recipe(item.second)
         )
-        for item in judge_consistency(collect_library_defaults(groups), options)
+        for item in judge_consistency(groups, options)
     )

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats.intervals import compute_interval_bounds
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import ReferenceScore
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
 from parallax.analysis.verdicts.references import find_references
 
 StepArray = NDArray[np.int64]
@@ -74,6 +75,7 @@ def make_panels(
 
     `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
+    curves = make_curves(loaded, method, rng)
     treated = make_curves_with_failed_runs(with_failed_runs)
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
     requested: dict[StudyCell, collections.Counter[str]] = {}
@@ -85,7 +87,7 @@ def make_panels(
     return tuple(
         CurvePanel(
             cell,
-            tuple(make_curve(name, own[name], method, rng) for name in sorted(own)),
+            tuple(curves[cell, name] for name in sorted(own)),
             requested[cell],
             # The untrained policies are the curves' own beginnings.
             find_references(cell, [run for many in own.values() for run in many], untrained=False),
@@ -95,9 +97,15 @@ def make_panels(
     )
 
 
-def make_curves_with_failed_runs(
-    groups: Iterable[ScoreGroup],
-) -> dict[tuple[StudyCell, str], LearningCurve]:
+def make_curves(
+    loaded: LoadedRuns, method: str, rng: np.random.Generator
+) -> dict[GroupKey, LearningCurve]:
+    """Return the curve of every setting and framework with a run used, in order."""
+    found = group_items(loaded.runs, lambda run: (run.id.cell, run.id.framework))
+    return {key: make_curve(key[1], found[key], method, rng) for key in sorted(found)}
+
+
+def make_curves_with_failed_runs(groups: Iterable[ScoreGroup]) -> dict[GroupKey, LearningCurve]:
     """Return the curves of groups with failed runs, which are at the bottom throughout."""
     rng = np.random.default_rng(0)
     return {

@@ -19,6 +19,7 @@ from parallax.analysis.verdicts.endpoints import find_task_scale
 from parallax.analysis.verdicts.options import VerdictOptions
 
 DEFAULT_OPTIONS = VerdictOptions()
+GroupKey = tuple[StudyCell, str]  # setting and framework
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class ScoreGroup:
         source: Reference of published numbers; empty for runs.
         n: Number of seeds that enter the statistics.
         seeds: Seed of each score.
+        key: Setting and framework, which stay the same where scores are replaced.
+        cells: The settings that it belongs to, see `list_cells`.
         failed: Number of runs whose training failed or diverged, and which have no score.
         failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
@@ -63,11 +66,15 @@ class ScoreGroup:
     final_scores: FloatArray | None = None
     n: int = dataclasses.field(init=False)
     seeds: tuple[int | None, ...] = dataclasses.field(init=False)
+    key: GroupKey = dataclasses.field(init=False)
+    cells: tuple[StudyCell, ...] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """List and count the seeds."""
+        """List and count the seeds, and make the keys."""
         object.__setattr__(self, "n", int(self.moments.n))
         object.__setattr__(self, "seeds", tuple(run.id.seed for run in self.runs))
+        object.__setattr__(self, "key", (self.cell, self.framework))
+        object.__setattr__(self, "cells", list_cells(self.cell, self.framework))
 
     @functools.cached_property
     def scores_by_seed(self) -> dict[int, float]:
@@ -104,11 +111,6 @@ class ScoreGroup:
         return dataclasses.replace(
             self, moments=compute_moments(values), scores=values, censored=None
         )
-
-    @functools.cached_property
-    def key(self) -> tuple[StudyCell, str]:
-        """Setting and framework, which stay the same where scores are replaced."""
-        return self.cell, self.framework
 
     @functools.cached_property
     def final_group(self) -> "ScoreGroup":
@@ -251,9 +253,13 @@ def _find_level(cell: StudyCell) -> str:
     return options.get("alignment", "")
 
 
-def to_library_defaults_cell(cell: StudyCell, framework: str) -> StudyCell:
-    """Map a framework's own recipe to the setting `library defaults`; others stay unchanged."""
-    return dataclasses.replace(cell, hps=LIBRARY_DEFAULTS) if cell.hps == framework else cell
+def list_cells(cell: StudyCell, framework: str) -> tuple[StudyCell, ...]:
+    """Return the settings that a framework's runs in a setting belong to.
+
+    Under its own recipe, these are the setting and `library defaults`; else the setting alone.
+    """
+    is_own = cell.hps == framework
+    return (cell, dataclasses.replace(cell, hps=LIBRARY_DEFAULTS)) if is_own else (cell,)
 
 
 def to_own_recipe(group: ScoreGroup) -> ScoreGroup:
@@ -263,8 +269,4 @@ def to_own_recipe(group: ScoreGroup) -> ScoreGroup:
 
 def collect_library_defaults(groups: Iterable[ScoreGroup]) -> list[ScoreGroup]:
     """Return the groups under their framework's own recipe, in the setting `library defaults`."""
-    return [
-        dataclasses.replace(group, cell=to_library_defaults_cell(group.cell, group.framework))
-        for group in groups
-        if group.cell.hps == group.framework
-    ]
+    return [dataclasses.replace(group, cell=cell) for group in groups for cell in group.cells[1:]]

@@ -135,10 +135,8 @@ def judge_rankings(
     for group in groups:
         if not group.n:
             continue
-        cell = group.cell
-        kinds = (cell.hps, LIBRARY_DEFAULTS) if cell.hps == group.framework else (cell.hps,)
-        for hps in kinds:
-            key = (cell.study, cell.env, hps, cell.variant)
+        for cell in group.cells:
+            key = (cell.study, cell.env, cell.hps, cell.variant)
             found[key][group.framework][cell.algorithm] = group
     keys = sorted(found, key=lambda key: (key[:2], key[2] == LIBRARY_DEFAULTS, key[2:]))
     verdicts = (_judge_ranking(key, found[key], options) for key in keys)

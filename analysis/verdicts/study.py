@@ -22,17 +22,18 @@ from parallax.analysis.verdicts.consistency import (
 )
 from parallax.analysis.verdicts.curves import (
     LearningCurve,
+    make_curves,
     make_curves_with_failed_runs,
-    make_panels,
 )
 from parallax.analysis.verdicts.endpoints import ReferenceScore, settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
+    GroupKey,
     ScoreGroup,
     collect_library_defaults,
     find_main_variants,
     group_runs,
-    to_library_defaults_cell,
+    list_cells,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
@@ -74,8 +75,6 @@ from parallax.analysis.verdicts.variance_components import (
     judge_crossed_designs,
     measure_evaluation_noise,
 )
-
-GroupKey = tuple[StudyCell, str]  # setting and framework
 
 Item = TypeVar("Item")
 
@@ -177,7 +176,7 @@ class StudyVerdicts:
             ("main_consistency", pairs or self.consistency),
             ("main_defaults", defaults),
             ("main_rankings", rankings or self.rankings),
-            ("group_by_key", {(group.cell, group.framework): group for group in self.groups}),
+            ("group_by_key", {group.key: group for group in self.groups}),
             ("groups_by_cell", groups_by_cell),
             ("vs_random_by_cell", _index_by_cell((item.group, item) for item in self.vs_random)),
             ("learning_by_cell", _index_by_cell((item.group, item) for item in self.learning)),
@@ -211,7 +210,7 @@ def _index_by_cell(items: Iterable[tuple[ScoreGroup, Item]]) -> dict[StudyCell, 
     """Group items by setting: that of an item's group, and its setting under library defaults."""
     found: dict[StudyCell, list[Item]] = collections.defaultdict(list)
     for group, item in items:
-        for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}:
+        for cell in group.cells:
             found[cell].append(item)
     return {cell: tuple(found[cell]) for cell in sorted(found)}
 
@@ -261,15 +260,15 @@ def _judge_groups(
     *,
     counts_failed_runs: bool = False,
 ) -> StudyVerdicts:
-    pairs = judge_consistency(groups, options)
+    pairs, defaults = judge_consistency(groups, options), collect_library_defaults(groups)
     finals = [group.final_group for group in groups]
     learning = judge_learning(finals, options)
-    suites = judge_suites((*groups, *collect_library_defaults(groups)), options, learning)
+    suites = judge_suites((*groups, *defaults), options, learning)
     return StudyVerdicts(
         tuple(groups),
         judge_group_reproductions(groups, options),
         pairs,
-        judge_library_defaults(groups, options),
+        judge_library_defaults(defaults, options),
         judge_rankings(groups, options),
         judge_omnibus(pairs, options),
         pool_pairs(pairs, options),
@@ -417,7 +416,7 @@ def _list_framework_cells(
     found: dict[StudyCell, dict[str, StudyCell]] = collections.defaultdict(dict)
     used = set()
     for own, framework in (*curves, *failed):
-        for cell in {own, to_library_defaults_cell(own, framework)}:
+        for cell in list_cells(own, framework):
             found[cell][framework] = own
             if (own, framework) in curves:
                 used.add(cell)
@@ -434,12 +433,11 @@ def judge_study(loaded: LoadedRuns, options: VerdictOptions, method: str = "t") 
     verdicts = judge_runs(loaded, options)
     rng = np.random.default_rng(options.seed)
     curves = {
-        (panel.cell, curve.framework): dataclasses.replace(curve, seeds=())
-        for panel in make_panels(loaded, method, rng)
-        for curve in panel.curves
+        key: dataclasses.replace(curve, seeds=())
+        for key, curve in make_curves(loaded, method, rng).items()
     }
     finals = {
-        (group.cell, group.framework): compute_interval(group.scores, method, rng)
+        group.key: compute_interval(group.scores, method, rng)
         for group in verdicts.groups
         if group.scores is not None and group.n
     }

@@ -21,7 +21,7 @@ from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale
 from parallax.analysis.verdicts.failures import count_failed_runs
-from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.margins import compute_failure_threshold, find_score_range
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import LearningVerdict
@@ -230,7 +230,7 @@ def select_suites_with_failed_runs(
         (*cell.suite_key, cell.env, group.framework)
         for group in groups
         if group.failed
-        for cell in (group.cell, to_library_defaults_cell(group.cell, group.framework))
+        for cell in group.cells
     }
     return tuple(
         item
@@ -265,11 +265,10 @@ def _collect_learned(learning: Sequence[LearningVerdict]) -> set[tuple[str, ...]
     A framework's own recipe is also listed under `library defaults`.
     """
     return {
-        (*cell.suite_key, cell.env, name)
+        (*cell.suite_key, cell.env, one.group.framework)
         for one in learning
         if one.is_learned
-        for name in (one.group.framework,)
-        for cell in (one.group.cell, to_library_defaults_cell(one.group.cell, name))
+        for cell in one.group.cells
     }
 
 

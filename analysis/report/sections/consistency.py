@@ -28,7 +28,7 @@ from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup, to_library_defaults_cell
+from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialVerdict
 from parallax.analysis.verdicts.study import StudyVerdicts
@@ -107,10 +107,7 @@ def _link_suites(verdicts: StudyVerdicts) -> list[document.LinkedSentence]:
         document.LinkedSentence(
             text,
             tuple(
-                group
-                for group in verdicts.groups
-                for cell in {group.cell, to_library_defaults_cell(group.cell, group.framework)}
-                if cell.suite_key == key
+                group for group in verdicts.groups for cell in group.cells if cell.suite_key == key
             ),
             "t-suite",
         )

@@ -15,7 +15,7 @@ from parallax.analysis.labels import (
     make_anchor,
 )
 from parallax.analysis.report import document
-from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.groups import list_cells
 from parallax.analysis.verdicts.run_differences import list_remaining_differences
 from parallax.harness.record.reading import decode_record
 
@@ -254,9 +254,8 @@ def _count_updates_by_setting(
     """Return each run's counts by setting, name of the count and framework."""
     found: dict[SettingKey, list[CompletedRun]] = {}
     for run in runs:
-        cell = run.id.cell
-        for hps in {cell.hps, to_library_defaults_cell(cell, run.id.framework).hps}:
-            found.setdefault((cell.algorithm, hps, cell.variant), []).append(run)
+        for cell in list_cells(run.id.cell, run.id.framework):
+            found.setdefault((cell.algorithm, cell.hps, cell.variant), []).append(run)
     return {setting: _count_updates(own) for setting, own in found.items()}
 
 
@@ -286,9 +285,8 @@ def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, V
     """
     found: dict[SettingKey, ValuesByFramework] = {}
     for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
-        cell = run.id.cell
-        for hps in {cell.hps, to_library_defaults_cell(cell, run.id.framework).hps}:
-            _add_run_values(found.setdefault((cell.algorithm, hps, cell.variant), {}), run)
+        for cell in list_cells(run.id.cell, run.id.framework):
+            _add_run_values(found.setdefault((cell.algorithm, cell.hps, cell.variant), {}), run)
     order = sorted(found, key=lambda key: (key[0], key[1] == LIBRARY_DEFAULTS, key))
     return {key: found[key] for key in order if len(_list_frameworks(found[key])) > 1}
 

@@ -1,15 +1,15 @@
-"""Sentences and a table on whether frameworks have learned and beat random actions."""
+"""Sentences and tables on whether frameworks have learned and beat random actions."""
 
 from collections.abc import Collection, Sequence
 
-from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import MISSING, format_count, format_number, format_range, get_label
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.verdicts import references
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
 from parallax.analysis.verdicts.endpoints import UNTRAINED
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
+from parallax.analysis.verdicts.study import StudyVerdicts
 
 _VERDICT_LEADS = {
     references.WORSE_THAN_RANDOM: "Worse than random",
@@ -77,7 +77,7 @@ def describe_learning(
     return found
 
 
-def remark_on_pair(item: PairVerdict, not_learned: Collection[tuple[StudyCell, str]]) -> str:
+def remark_on_pair(item: PairVerdict, not_learned: Collection[GroupKey]) -> str:
     """Return the caveat on a pair of which one or both are not shown to have learned."""
     own = [group for group in (item.first, item.second) if group.key in not_learned]
     if len(own) == 2:
@@ -115,3 +115,25 @@ def make_vs_random_table(
     )
     title = "Every framework against random actions"
     return tables.Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])
+
+
+def make_learning_table(verdicts: StudyVerdicts) -> tables.Table[references.LearningVerdict]:
+    """Return a table with a row for each framework in each setting: has it learned?"""
+    columns: tuple[tables.Column[references.LearningVerdict], ...] = (
+        *tables.make_setting_columns(
+            lambda i: i.group.cell, [item.group.cell for item in verdicts.learning]
+        ),
+        tables.make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
+        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
+        *tables.make_size_columns("ours", lambda i: i.group),
+        tables.make_text_column(
+            "references",
+            "references",
+            lambda i: "; ".join(f"{one.name} {format_number(one.mean)}" for one in i.references),
+        ),
+        tables.make_number_column("difference", "above the best of them", lambda i: i.difference),
+        tables.make_number_column("margin", "margin", lambda i: i.margin),
+        tables.make_p_value_column("p", "p", lambda i: i.p),
+    )
+    title = "Every framework against policies without training"
+    return tables.Table("t-learning", title, columns, verdicts.learning, lambda i: [i.group])

@@ -25,7 +25,7 @@ from parallax.analysis.labels import (
 from parallax.analysis.report.document import ScoreCell, ScoreTable, Sizes
 from parallax.analysis.stats.intervals import compute_interval
 from parallax.analysis.verdicts.consistency import PairVerdict
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 BEST, TIED = "best", "tied"
@@ -33,7 +33,7 @@ BEST, TIED = "best", "tied"
 
 def make_score_cells(
     verdicts: StudyVerdicts, method: str, rng: np.random.Generator
-) -> dict[tuple[StudyCell, str], ScoreCell]:
+) -> dict[GroupKey, ScoreCell]:
     """Return every group as a cell, with the best and those tied with it marked."""
     groups = group_items(verdicts.groups, lambda group: group.cell)
     pairs = {
@@ -78,7 +78,7 @@ def _make_score_cell(
     scores = np.zeros(0) if group.scores is None else group.scores
     found = compute_interval(scores, method, rng)
     sizes = (group.requested, group.completed, group.n)
-    return ScoreCell(found.mean, found.low, found.high, sizes, mark, (group.cell, group.framework))
+    return ScoreCell(found.mean, found.low, found.high, sizes, mark, group.key)
 
 
 def make_score_tables(verdicts: StudyVerdicts, method: str = "t") -> tuple[ScoreTable, ...]:
@@ -92,7 +92,7 @@ def _make_score_table(
     study: str,
     algorithm: str,
     variant: str,
-    cells: Mapping[tuple[StudyCell, str], ScoreCell],
+    cells: Mapping[GroupKey, ScoreCell],
     verdicts: StudyVerdicts,
     method: str,
 ) -> ScoreTable:
@@ -114,7 +114,7 @@ def _make_score_table(
         )
         for (_, hps), framework in heads
     )
-    shown = [group for group in verdicts.groups if (group.cell, group.framework) in own]
+    shown = [group for group in verdicts.groups if group.key in own]
     steps = [step for group in shown for step in group.steps]
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = make_file_name("scores", algorithm, *apart)

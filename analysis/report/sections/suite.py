@@ -1,4 +1,4 @@
-"""Tables of verdicts besides those on pairs: suites, learning, failed runs, evaluation noise."""
+"""Verdicts over all tasks of an algorithm, and the noise of evaluations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,12 @@ from parallax.analysis.labels import (
     describe_recipe,
     find_own_parts,
     format_count,
-    format_number,
     format_p_value,
     format_verdict_counts,
     get_label,
     group_items,
 )
 from parallax.analysis.report import tables
-from parallax.analysis.verdicts.references import LearningVerdict
 from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
@@ -129,28 +127,6 @@ def make_all_alike_table(verdicts: StudyVerdicts) -> tables.Table[AllAlikeVerdic
     )
     title = "All frameworks together: intersection-union test of equivalence"
     return tables.Table("t-all-alike", title, columns, verdicts.all_alike, lambda i: ())
-
-
-def make_learning_table(verdicts: StudyVerdicts) -> tables.Table[LearningVerdict]:
-    """Return a table with a row for each framework in each setting: has it learned?"""
-    columns: tuple[tables.Column[LearningVerdict], ...] = (
-        *tables.make_setting_columns(
-            lambda i: i.group.cell, [item.group.cell for item in verdicts.learning]
-        ),
-        tables.make_text_column("framework", "framework", lambda i: i.group.framework, get_label),
-        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        *tables.make_size_columns("ours", lambda i: i.group),
-        tables.make_text_column(
-            "references",
-            "references",
-            lambda i: "; ".join(f"{one.name} {format_number(one.mean)}" for one in i.references),
-        ),
-        tables.make_number_column("difference", "above the best of them", lambda i: i.difference),
-        tables.make_number_column("margin", "margin", lambda i: i.margin),
-        tables.make_p_value_column("p", "p", lambda i: i.p),
-    )
-    title = "Every framework against policies without training"
-    return tables.Table("t-learning", title, columns, verdicts.learning, lambda i: [i.group])
 
 
 def make_noise_table(verdicts: StudyVerdicts) -> tables.Table[EvaluationNoise]:

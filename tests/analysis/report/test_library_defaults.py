@@ -20,7 +20,7 @@ from parallax.analysis.report.sections.hyperparameters import describe_common_ov
 from parallax.analysis.report.sections.runs import describe_equal_runs
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.verdicts.consistency import name_family
-from parallax.analysis.verdicts.groups import to_library_defaults_cell
+from parallax.analysis.verdicts.groups import list_cells
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_study
 
@@ -106,7 +106,7 @@ def test_runs_shared_by_library_defaults_and_a_recipe_are_counted(tmp_path, writ
 def test_library_defaults_have_one_column_and_a_separate_figure(material):
     cells = {cell for cell, _ in material.curves}
     assert list_shared_recipes(material, cells) == ("original", "library defaults")
-    own = to_library_defaults_cell(
+    _, own = list_cells(
         StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000,alignment=common"), "sb3"
     )
     lines = {line.name: line for line in make_framework_lines(material, own)}

@@ -30,7 +30,7 @@ from parallax.analysis.verdicts.consistency import (
     name_family,
     run_tests,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.analysis.verdicts.groups import ScoreGroup, collect_library_defaults
 from parallax.analysis.verdicts.margins import compute_unobserved_distances
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import group_published_scores
@@ -405,7 +405,7 @@ def test_library_defaults_are_compared_under_each_frameworks_own_recipe():
         for name, hps in (("a", "a"), ("b", "b"), ("a", "b"), ("b", "original"), ("c", "c"))
         for one in [group(name, rng.normal(0, 9, 4))]
     ]
-    found = judge_library_defaults(groups, VerdictOptions())
+    found = judge_library_defaults(collect_library_defaults(groups), VerdictOptions())
     pairs = [(one.first.framework, one.second.framework) for one in found]
     assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
     for item in found:
