@@ -280,13 +280,10 @@ def add_interval_argument(add: Callable[..., Any]) -> None:
 
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--jobs`."""
-    # It loads Matplotlib, which commands without figures do not need.
-    from parallax.analysis.figures.figure_spec import count_cores
-
     parser.add_argument(
         "--jobs",
         type=parse_jobs,
-        default=count_cores(),
+        default=-1,
         metavar="N",
         help="number of figures drawn in parallel (default: number of cores)",
     )

@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from parallax.analysis.data.published import find_reproduction_targets
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import SMALL_FONT
-from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.analysis.verdicts.endpoints import DO_NOTHING, RANDOM, UNTRAINED, ReferenceScore
 from parallax.analysis.verdicts.reproduction import TARGETS_TABLE
 from parallax.analysis.verdicts.study import StudyResults
@@ -45,11 +44,12 @@ def list_score_marks(
     The endpoint decides whether a published score can be compared. A curve has returns of single
     evaluations, whatever the endpoint is.
     """
-    endpoint = Endpoint() if is_curve else material.verdicts.options.chosen_endpoint
-    if endpoint.is_steps:
+    endpoint = material.verdicts.options.chosen_endpoint
+    if endpoint.is_steps and not is_curve:
         return ()
     marks = list_cell_marks(cell, material.references[cell])
-    return tuple(mark for mark in marks if mark.name != PUBLISHED or endpoint.evaluations)
+    has_published = is_curve or endpoint.evaluations
+    return tuple(mark for mark in marks if mark.name != PUBLISHED or has_published)
 
 
 def list_cell_marks(cell: StudyCell, references: Iterable[ReferenceScore]) -> list[ScoreMark]:

@@ -24,6 +24,7 @@ from parallax.analysis.verdicts.consistency import INCONCLUSIVE, PairVerdict
 from parallax.analysis.verdicts.consistency import judge_consistency as pairs_of
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import FAMILIES, VerdictOptions
+from parallax.analysis.verdicts.reproduction import TARGETS_TABLE
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _ALGORITHMS = ("ppo", "td3", "sac")
@@ -36,7 +37,7 @@ _FAMILY_PHRASES = {
 
 def make_reproduction_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on reproduction."""
-    items = [item for item in verdicts.reproduction if item.published.table == "thesis_targets"]
+    items = [item for item in verdicts.reproduction if item.published.table == TARGETS_TABLE]
     cells: dict[tuple[str, str], dict[str, str]] = collections.defaultdict(dict)
     for item in items:
         key = (item.group.cell.algorithm, item.published.env)

@@ -5,7 +5,6 @@ random actions -43, so that training can make a policy worse than nothing and st
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -45,6 +44,7 @@ class LearningVerdict:
             (intersection-union), uncorrected.
         verdict: `learned`, `not shown to have learned`, or `not tested` with one seed or no
             reference.
+        is_learned: Whether it has learned.
     """
 
     group: ScoreGroup
@@ -53,11 +53,11 @@ class LearningVerdict:
     difference: float
     p: float
     verdict: str
+    is_learned: bool = dataclasses.field(init=False)
 
-    @functools.cached_property
-    def is_learned(self) -> bool:
-        """Return whether it has learned."""
-        return self.verdict == LEARNED
+    def __post_init__(self) -> None:
+        """Read the verdict."""
+        object.__setattr__(self, "is_learned", self.verdict == LEARNED)
 
 
 def find_references(
