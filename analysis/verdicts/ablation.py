@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
-from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.labels import group_items
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.two_sample import (
     NO_PAIRS,
@@ -22,7 +22,7 @@ from parallax.analysis.stats.two_sample import (
 )
 from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
 from parallax.analysis.verdicts.endpoints import settle_options
-from parallax.analysis.verdicts.groups import ScoreGroup, make_group
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup, align_by_seed, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 
 NO_CHANGE, JOINT_SEPARATOR = "none", "+"
@@ -127,61 +127,62 @@ def judge_effects(
     Groups are by setting, framework and name of the change, `NO_CHANGE` for none. `changes` is the
     noun for them, in the name of the family.
     """
-    settings = sorted({(cell, framework) for cell, framework, _ in groups})
-    pairs: dict[tuple[StudyCell, str], list[tuple[str, ScoreGroup, ScoreGroup]]] = {}
-    for cell, framework in settings:
-        plain = groups.get((cell, framework, NO_CHANGE))
-        if plain is None or not plain.n:
-            continue
-        found = [
-            (name, group, plain)
-            for (where, whose, name), group in groups.items()
-            if (where, whose) == (cell, framework) and name != NO_CHANGE and group.n
-        ]
-        if found:
-            pairs[cell, framework] = found
-    families: dict[tuple[str, str, str], list[tuple[StudyCell, str]]] = collections.defaultdict(
-        list
+    plain = {
+        (cell, framework): group
+        for (cell, framework, name), group in groups.items()
+        if name == NO_CHANGE and group.n
+    }
+    changed = [
+        ((cell, framework), name, group)
+        for (cell, framework, name), group in groups.items()
+        if name != NO_CHANGE and group.n and (cell, framework) in plain
+    ]
+    families = group_items(
+        sorted(changed, key=lambda item: item[0]),
+        lambda item: (item[0][0].study, item[0][0].algorithm, item[0][1]),
     )
-    for cell, framework in pairs:
-        families[cell.study, cell.algorithm, framework].append((cell, framework))
-    results = [
+    return tuple(
         item
-        for (study, algorithm, framework), places in sorted(families.items())
+        for study, algorithm, framework in sorted(families)
         for item in _judge_effect_family(
             f"{changes} on {framework}'s {algorithm} in study {study}",
-            {place: pairs[place] for place in places},
-            groups,
+            families[study, algorithm, framework],
+            plain,
             options,
         )
-    ]
-    return tuple(results)
+    )
 
 
 def _judge_effect_family(
     name: str,
-    places: Mapping[tuple[StudyCell, str], Sequence[tuple[str, ScoreGroup, ScoreGroup]]],
-    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup],
+    members: Sequence[tuple[GroupKey, str, ScoreGroup]],
+    plain: Mapping[GroupKey, ScoreGroup],
     options: VerdictOptions,
 ) -> list[AblationVerdict]:
-    flat = [(place, *found) for place, members in places.items() for found in members]
-    items = judge_family([(changed, plain) for _, _, changed, plain in flat], name, options)
-    tests = [_compare_by_seed(changed, plain) for _, _, changed, plain in flat]
+    """Judge changed groups, each with its setting, framework and name of the change."""
+    pairs = [(changed, plain[key]) for key, _, changed in members]
+    items = judge_family(pairs, name, options)
+    tests = [_compare_by_seed(*pair) for pair in pairs]
     p_holm = adjust_holm([result.p for _, result in tests])
-    flips = [
-        _compute_flip_p(seeds, changed, plain, options)
-        for (seeds, _), (_, _, changed, plain) in zip(tests, flat, strict=True)
-    ]
+    flips = [_compute_flip_p(*pair, options) for pair in pairs]
     flips_holm = adjust_holm(flips)
     size = sum(not math.isnan(result.p) for _, result in tests)
-    effects: dict[tuple[StudyCell, str], list[InterventionEffect]] = collections.defaultdict(list)
-    for i, (place, intervention, changed, plain) in enumerate(flat):
+    others = {
+        key: {
+            whose: group
+            for (where, whose), group in plain.items()
+            if where == key[0] and whose != key[1]
+        }
+        for key, *_ in members
+    }
+    effects: dict[GroupKey, list[InterventionEffect]] = collections.defaultdict(list)
+    for i, (key, intervention, changed) in enumerate(members):
         seeds, result = tests[i]
-        effects[place].append(
+        effects[key].append(
             InterventionEffect(
                 name=intervention,
                 changed=changed,
-                baseline=plain,
+                baseline=plain[key],
                 seeds=seeds,
                 result=result,
                 p_holm=float(p_holm[i]),
@@ -190,8 +191,8 @@ def _judge_effect_family(
                 pair=items[i],
                 shares={
                     other: share
-                    for other, group in _find_other_groups(groups, *place).items()
-                    if (share := _compute_gap_share(changed, plain, group)) is not None
+                    for other, group in others[key].items()
+                    if (share := _compute_gap_share(changed, plain[key], group)) is not None
                 },
                 p_sign_flips=flips[i],
                 p_sign_flips_holm=float(flips_holm[i]),
@@ -199,17 +200,17 @@ def _judge_effect_family(
         )
     return [
         AblationVerdict(
-            cell,
-            framework,
+            *key,
             tuple(
-                FrameworkGap(other, *_compare_by_seed(group, members[0].baseline)[::-1], group)
-                for other, group in _find_other_groups(groups, cell, framework).items()
-                if _compare_by_seed(group, members[0].baseline)[0]
+                FrameworkGap(other, result, seeds, group)
+                for other, group in others[key].items()
+                for seeds, result in [_compare_by_seed(group, plain[key])]
+                if seeds
             ),
-            tuple(sorted(members, key=_get_sort_key)),
+            tuple(sorted(found, key=_get_sort_key)),
             options.chosen_endpoint.short_name,
         )
-        for (cell, framework), members in effects.items()
+        for key, found in effects.items()
     ]
 
 
@@ -227,47 +228,23 @@ def _decide_verdict(
     return CHANGES if p_holm < options.alpha else INCONCLUSIVE
 
 
-def _find_other_groups(
-    groups: Mapping[tuple[StudyCell, str, str], ScoreGroup], cell: StudyCell, framework: str
-) -> dict[str, ScoreGroup]:
-    return {
-        whose: group
-        for (where, whose, name), group in groups.items()
-        if where == cell and whose != framework and name == NO_CHANGE and group.n
-    }
-
-
 def _compare_by_seed(
     first: ScoreGroup, second: ScoreGroup
 ) -> tuple[tuple[int, ...], PairedDifference]:
-    one, two = first.scores_by_seed, second.scores_by_seed
-    seeds = tuple(sorted(one.keys() & two.keys()))
-    if not seeds:
-        return (), NO_PAIRS
-    a, b = _select_scores(seeds, first, second)
-    return seeds, compute_paired_difference(a, b)
+    seeds, (one, two) = align_by_seed(first, second)
+    return seeds, compute_paired_difference(one, two) if seeds else NO_PAIRS
 
 
-def _compute_flip_p(
-    seeds: Sequence[int], changed: ScoreGroup, plain: ScoreGroup, options: VerdictOptions
-) -> float:
-    first, second = _select_scores(seeds, changed, plain)
+def _compute_flip_p(changed: ScoreGroup, plain: ScoreGroup, options: VerdictOptions) -> float:
+    _, (first, second) = align_by_seed(changed, plain)
     return compute_sign_flip_p(first, second, np.random.default_rng(options.seed))
-
-
-def _select_scores(seeds: Sequence[int], *groups: ScoreGroup) -> list[FloatArray]:
-    return [np.array([group.scores_by_seed[seed] for seed in seeds]) for group in groups]
 
 
 def _compute_gap_share(
     changed: ScoreGroup, plain: ScoreGroup, other: ScoreGroup
 ) -> MeanRatio | None:
-    groups = changed, plain, other
-    seeds = sorted(set.intersection(*(set(group.scores_by_seed) for group in groups)))
-    if not seeds:
-        return None
-    a, b, c = _select_scores(seeds, *groups)
-    return compute_ratio_of_means(a - b, c - b)
+    seeds, (a, b, c) = align_by_seed(changed, plain, other)
+    return compute_ratio_of_means(a - b, c - b) if seeds else None
 
 
 def _group_by_intervention(

@@ -132,6 +132,13 @@ def group_runs(
     return tuple(make_group(*key, found[key], options) for key in sorted(found))
 
 
+def align_by_seed(*groups: ScoreGroup) -> tuple[tuple[int, ...], list[FloatArray]]:
+    """Return the seeds that all of some groups have, and each group's scores in their order."""
+    scores = [group.scores_by_seed for group in groups]
+    seeds = tuple(sorted(set.intersection(*map(set, scores))))
+    return seeds, [np.array([found[seed] for seed in seeds]) for found in scores]
+
+
 def group_by_cell(groups: Iterable[ScoreGroup]) -> dict[StudyCell, tuple[ScoreGroup, ...]]:
     """Return the groups of each setting, sorted by framework."""
     found = group_items(groups, lambda group: group.cell)

@@ -42,7 +42,7 @@ from parallax.analysis.stats.two_sample import (
     compute_ratio_of_means,
 )
 from parallax.analysis.verdicts import ablation
-from parallax.analysis.verdicts.groups import ScoreGroup, make_group
+from parallax.analysis.verdicts.groups import ScoreGroup, align_by_seed, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
 
 N_STAGES = 3
@@ -241,12 +241,8 @@ def _compute_stage_intervals(
 def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanRatio | None:
     if per is None or name in (UNIFORM, "per"):
         return None
-    ours, theirs = group.scores_by_seed, per.scores_by_seed
-    seeds = sorted(ours.keys() & theirs.keys())
-    if not seeds:
-        return None
-    first, second = (np.array([scores[seed] for seed in seeds]) for scores in (ours, theirs))
-    if abs(float(second.mean())) < _ZERO_TOLERANCE:
+    seeds, (first, second) = align_by_seed(group, per)
+    if not seeds or abs(float(second.mean())) < _ZERO_TOLERANCE:
         return None
     sign = math.copysign(1.0, float(second.mean()))
     return compute_ratio_of_means(first - second, sign * second)
@@ -283,15 +279,11 @@ def _compare_frameworks(
 def _compare_effects(
     one: ablation.InterventionEffect, other: ablation.InterventionEffect
 ) -> PairedDifference:
-    gains = []
-    for effect in (one, other):
-        changed, plain = (effect.changed.scores_by_seed, effect.baseline.scores_by_seed)
-        gains.append({seed: changed[seed] - plain[seed] for seed in changed.keys() & plain.keys()})
-    seeds = sorted(gains[0].keys() & gains[1].keys())
+    groups = one.changed, one.baseline, other.changed, other.baseline
+    seeds, (changed, plain, other_changed, other_plain) = align_by_seed(*groups)
     if not seeds:
         return NO_PAIRS
-    first, second = (np.array([gain[seed] for seed in seeds]) for gain in gains)
-    return compute_paired_difference(first, second)
+    return compute_paired_difference(changed - plain, other_changed - other_plain)
 
 
 def _compute_human_scores(ways: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
