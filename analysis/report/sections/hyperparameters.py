@@ -103,7 +103,10 @@ def list_unequal_fields(runs: Iterable[CompletedRun]) -> list[str]:
 def _group_values(runs: Iterable[CompletedRun]) -> ValuesByFramework:
     of: ValuesByFramework = {}
     for run in runs:
-        _add_run_values(of, run)
+        for field, value in run.effective_hyperparameters.items():
+            values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+            if _format_value(value) not in values:
+                values.append(_format_value(value))
     return of
 
 
@@ -188,7 +191,8 @@ def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[document.In
 def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[document.Block]:
     """Return tables of the differences, for each algorithm and set of hyperparameters."""
     blocks: list[document.Block] = []
-    settings, made = _group_values_by_setting(runs), _count_updates_by_setting(runs)
+    settings = _group_values_by_setting(runs)
+    made = {setting: _count_updates(own) for setting, own in _group_by_setting(runs).items()}
     named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
     for (algorithm, hps, variant), of in settings.items():
         unlike, frameworks = _select_unequal(of), _list_frameworks(of)
@@ -217,7 +221,7 @@ def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[docume
         ]
         rows += [
             (name, *recipe, *(format_range(values.get(f, [])) or "-" for f in frameworks))
-            for name, values in made.get((algorithm, hps, variant), {}).items()
+            for name, values in made[algorithm, hps, variant].items()
             if len({tuple(sorted(set(counts))) for counts in values.values()}) > 1
         ]
         if rows:
@@ -248,15 +252,13 @@ def _format_equal_field(
     return (document.Code(field), f" (but {' or '.join(own)}, recipe {requested[field]})")
 
 
-def _count_updates_by_setting(
-    runs: Sequence[CompletedRun],
-) -> dict[SettingKey, dict[str, dict[str, list[int]]]]:
-    """Return each run's counts by setting, name of the count and framework."""
+def _group_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, list[CompletedRun]]:
+    """Group runs by algorithm, recipe and variant; library defaults are a recipe too."""
     found: dict[SettingKey, list[CompletedRun]] = {}
     for run in runs:
         for cell in list_cells(run.id.cell, run.id.framework):
             found.setdefault((cell.algorithm, cell.hps, cell.variant), []).append(run)
-    return {setting: _count_updates(own) for setting, own in found.items()}
+    return found
 
 
 def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int]]]:
@@ -281,21 +283,14 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
 def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:
     """Return the values by algorithm, recipe and variant, then by field and framework.
 
-    Settings with a single framework are left out; library defaults are a recipe too.
+    Settings with a single framework are left out.
     """
-    found: dict[SettingKey, ValuesByFramework] = {}
-    for run in sorted(runs, key=lambda run: (run.id.cell, run.id.framework)):
-        for cell in list_cells(run.id.cell, run.id.framework):
-            _add_run_values(found.setdefault((cell.algorithm, cell.hps, cell.variant), {}), run)
+    found = {
+        key: _group_values(sorted(own, key=lambda run: (run.id.cell, run.id.framework)))
+        for key, own in _group_by_setting(runs).items()
+    }
     order = sorted(found, key=lambda key: (key[0], key[1] == LIBRARY_DEFAULTS, key))
     return {key: found[key] for key in order if len(_list_frameworks(found[key])) > 1}
-
-
-def _add_run_values(of: ValuesByFramework, run: CompletedRun) -> None:
-    for field, value in run.effective_hyperparameters.items():
-        values = of.setdefault(field, {}).setdefault(run.id.framework, [])
-        if _format_value(value) not in values:
-            values.append(_format_value(value))
 
 
 def _list_frameworks(of: ValuesByFramework) -> list[str]:

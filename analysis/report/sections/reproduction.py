@@ -46,14 +46,9 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        text = f"{get_label(algorithm)}: {_count_two_sided(own)}."
-        groups = tuple(item.group for item in own)
-        parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
+        parts.append(_link(f"{get_label(algorithm)}: {_count_two_sided(own)}.", own))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
-        text = f"Apart from these, {words}: "
-        text += f"{_count_two_sided(own)}."
-        groups = tuple(item.group for item in own)
-        parts.append(LinkedSentence(text, groups, "t-reproduction", "original paper"))
+        parts.append(_link(f"Apart from these, {words}: {_count_two_sided(own)}.", own))
     clear = sorted(
         (
             item
@@ -63,9 +58,12 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
         key=lambda i: i.p,
     )
     findings = [_describe_finding(item, cells) for item in clear]
+    return QuestionAnswer(question, _link(head, items), tuple(parts), tuple(findings))
+
+
+def _link(text: str, items: Sequence[ReproductionVerdict]) -> LinkedSentence:
     groups = tuple(item.group for item in items)
-    headline = LinkedSentence(head, groups, "t-reproduction", "original paper")
-    return QuestionAnswer(question, headline, tuple(parts), tuple(findings))
+    return LinkedSentence(text, groups, "t-reproduction", "original paper")
 
 
 def _count_two_sided(items: Sequence[ReproductionVerdict]) -> str:
@@ -112,7 +110,7 @@ def _describe_finding(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> 
         f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against "
         f"{format_number(row.mean)} (n = {item.group.n}, {format_p_value(item.p)})."
     )
-    return LinkedSentence(text, (item.group,), "t-reproduction", "original paper")
+    return _link(text, [item])
 
 
 def make_reproduction_table(verdicts: StudyVerdicts) -> tables.Table[ReproductionVerdict]:
