@@ -160,8 +160,6 @@ def _solve_bound(at: FloatArray, mass: FloatArray, step: float, chance: FloatArr
 
 _CHUNK_SIZE = 2_000_000  # numbers in memory at a time
 
-IndexArray = NDArray[np.intp]
-
 
 @dataclasses.dataclass(frozen=True)
 class OmnibusCount:
@@ -243,17 +241,24 @@ def _count_significant(
     mean: FloatArray,
     error: FloatArray,
     n: FloatArray,
-    first: IndexArray,
-    second: IndexArray,
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
     alpha: float,
 ) -> NDArray[np.int64]:
-    a, b = error[:, first], error[:, second]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = (a + b) ** 2 / (a**2 / (n[first] - 1) + b**2 / (n[second] - 1))
-        t = np.abs(mean[:, first] - mean[:, second]) / np.sqrt(a + b)
-    # Two samples without deviation differ with certainty, or not at all.
-    p = np.where(np.isnan(freedom), np.where(np.isinf(t), 0.0, 1.0), 2 * special.stdtr(freedom, -t))
+    one, two = error[:, first], error[:, second]
+    small = one**2 / (n[first] - 1) + two**2 / (n[second] - 1)
+    p = compute_welch_p(mean[:, first] - mean[:, second], one + two, small)
     return np.asarray((p < alpha).sum(axis=1), dtype=np.int64)
+
+
+def compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray) -> FloatArray:
+    """Return Welch's p-values; `error` is squared, and the freedom is `error**2 / small`.
+
+    Two samples without deviation differ with certainty, or not at all.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
+    return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
 
 
 def _split_into_chunks(total: int, width: int) -> list[int]:

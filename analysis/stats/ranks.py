@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from parallax.analysis.stats import two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments
-from parallax.analysis.stats.multiple_testing import adjust_holm, adjust_holm_rows
+from parallax.analysis.stats.multiple_testing import adjust_holm, adjust_holm_rows, compute_welch_p
 
 
 def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> FloatArray:
@@ -192,22 +191,15 @@ def simulate_gap_changes(
     i, j = np.triu_indices(sd.shape[1], 1)
     gaps, total = means[..., i] - means[..., j], errors[..., i] + errors[..., j]
     small = errors[..., i] ** 2 / (n[:, i] - 1) + errors[..., j] ** 2 / (n[:, j] - 1)
-    separated = adjust_holm_rows(_compute_welch_p(gaps, total, small)) < alpha
+    separated = adjust_holm_rows(compute_welch_p(gaps, total, small)) < alpha
     changed = np.zeros(resamples, dtype=bool)
     for a, b in itertools.combinations(range(len(frameworks)), 2):
-        p = _compute_welch_p(
+        p = compute_welch_p(
             gaps[:, a] - gaps[:, b], total[:, a] + total[:, b], small[:, a] + small[:, b]
         )
         found = (adjust_holm_rows(p) < alpha) & (separated[:, a] | separated[:, b])
         changed |= found.any(axis=-1)
     return changed
-
-
-def _compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray) -> FloatArray:
-    """Return Welch's p-values; `error` is squared, and the freedom is `error**2 / small`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
-    return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
 
 
 def _select_moments(items: SampleMoments, index: np.ndarray) -> SampleMoments:

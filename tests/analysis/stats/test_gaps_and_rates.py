@@ -11,6 +11,7 @@ from scipy import stats
 from parallax.analysis.stats import ranks, two_sample
 from parallax.analysis.stats.intervals import _compute_column_quantiles
 from parallax.analysis.stats.moments import SampleMoments, compute_moments
+from parallax.analysis.stats.multiple_testing import compute_welch_p
 
 
 def make_moments(means, sd, n):
@@ -49,10 +50,10 @@ def test_welchs_p_value_is_that_of_scipy():
     one, two = rng.normal(size=8), rng.normal(0.7, 2, size=5)
     a, b = (compute_moments(values).squared_error for values in (one, two))
     small = a**2 / 7 + b**2 / 4
-    found = ranks._compute_welch_p(one.mean() - two.mean(), a + b, small)
+    found = compute_welch_p(one.mean() - two.mean(), a + b, small)
     assert_allclose(found, stats.ttest_ind(one, two, equal_var=False).pvalue)
     errors = np.zeros(2)
-    assert ranks._compute_welch_p(np.array([0.0, 1.0]), errors, errors).tolist() == [1.0, 0.0]
+    assert compute_welch_p(np.array([0.0, 1.0]), errors, errors).tolist() == [1.0, 0.0]
 
 
 def test_each_column_has_its_own_quantile():
