@@ -283,17 +283,9 @@ def _make_ranking_curve_figure_spec(
     material: StudyResults, study: str, hps: str, variant: str
 ) -> FigureSpec | None:
     part = material.variants[study, variant]
-    cells = part.cells
-    rows = tuple(sorted({cell.env for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)}))
-    columns = tuple(
-        sorted(
-            {
-                name
-                for cell, name in material.curves
-                if cell in cells and hps in (LIBRARY_DEFAULTS, cell.hps)
-            }
-        )
-    )
+    cells = [cell for cell in part.cells if hps in (LIBRARY_DEFAULTS, cell.hps)]
+    rows = tuple(sorted({cell.env for cell in cells}))
+    columns = tuple(sorted({name for cell, name in material.curves if cell in cells}))
     panels = tuple(
         tuple(make_algorithm_lines(material, (study, hps, variant), env, name) for name in columns)
         for env in rows
@@ -309,11 +301,11 @@ def _make_ranking_curve_figure_spec(
             tuple(get_label(name) for name in columns),
             panels,
             ALGORITHM_LINES,
-            _list_row_marks(material, cells, rows),
+            _list_row_marks(material, part.cells, rows),
         ),
         material.method,
         part.context,
-        [cell for cell in cells if hps in (LIBRARY_DEFAULTS, cell.hps)],
+        cells,
     )
 
 

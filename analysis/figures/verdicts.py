@@ -48,15 +48,14 @@ class ReproductionBar:
 
 def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
     """One figure per study and variant."""
-    found: dict[tuple[str, str], list[ReproductionVerdict]] = {}
-    for item in material.verdicts.reproduction:
-        if (
-            item.published.table == TARGETS_TABLE
-            and item.verdict_thesis_interval
-            and item.verdict_two_sided_test
-        ):
-            cell = item.group.cell
-            found.setdefault((cell.study, cell.variant), []).append(item)
+    compared = [
+        item
+        for item in material.verdicts.reproduction
+        if item.published.table == TARGETS_TABLE
+        and item.verdict_thesis_interval
+        and item.verdict_two_sided_test
+    ]
+    found = group_items(compared, lambda item: (item.group.cell.study, item.group.cell.variant))
     found = {key: items for key, items in found.items() if len(items) >= _MIN_COMPARISONS}
     if not found:
         reason = (
@@ -70,20 +69,12 @@ def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | 
 def _make_reproduction_figure_spec(
     material: StudyResults, key: tuple[str, str], items: Sequence[ReproductionVerdict]
 ) -> FigureSpec:
-    algorithms = sorted({item.group.cell.algorithm for item in items})
-    frameworks = sorted({item.group.framework for item in items})
+    found = group_items(items, lambda item: (item.group.cell.algorithm, item.group.framework))
     bars = [_make_reproduction_bar("all", items)]
-    for algorithm in algorithms:
-        for framework in frameworks:
-            own = [
-                item
-                for item in items
-                if (item.group.cell.algorithm, item.group.framework) == (algorithm, framework)
-            ]
-            bars.append(
-                _make_reproduction_bar(f"{get_label(algorithm)}, {get_label(framework)}", own)
-            )
-    bars = [bar for bar in bars if sum(bar.counts[0])]
+    bars += [
+        _make_reproduction_bar(f"{get_label(algorithm)}, {get_label(framework)}", own)
+        for (algorithm, framework), own in sorted(found.items(), key=lambda entry: entry[0])
+    ]
     part = material.variants[key]
     title = "Scores compared with the original papers"
     steps = " to ".join(sorted({f"{item.published.steps:,}" for item in items}))

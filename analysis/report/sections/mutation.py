@@ -91,17 +91,9 @@ def format_mutation_table(item: MutationVerdict) -> Iterator[str]:
         )
     for name in _list_untested_operators(item, paper):
         yield _format_line((name, *("-" for _ in _HEADINGS[1:])), _format_paper_cells(paper, name))
-    means = (
-        "mean",
-        "",
-        "",
-        "",
-        "",
-        _format_score(item.weak),
-        _format_score(item.strong),
-        _format_score(item.sensitivity),
-    )
-    yield _format_line(means, ("", "", "", "", f"{paper.sensitivity:.2f}") if paper else ())
+    blank, scores = ("",) * 4, map(_format_score, (item.weak, item.strong, item.sensitivity))
+    beside = (*blank, f"{paper.sensitivity:.2f}") if paper else ()
+    yield _format_line(("mean", *blank, *scores), beside)
     if paper:
         yield f"  {_describe_coverage(item, paper)}"
     yield from _format_agreement(item)

@@ -161,20 +161,12 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
 
 def _describe_paired_counts(items: Sequence[PairedVerdict], alpha: float) -> str:
     """Significant tests of both kinds, on the same pairs."""
-    after = [sum(p < alpha for p in own) for own in _list_p_values(items, True)]
-    alone = [sum(p < alpha for p in own) for own in _list_p_values(items, False)]
+    p_values = [(i.p_holm, i.item.p_holm, i.result.p, i.item.p_welch) for i in items]
+    paired, welch, paired_alone, welch_alone = (np.array(p_values) < alpha).sum(axis=0)
     return (
-        f"{after[0]} of {len(items)} differ by the paired test after Holm's correction, "
-        f"{after[1]} by Welch's; uncorrected {alone[0]} and {alone[1]}"
+        f"{paired} of {len(items)} differ by the paired test after Holm's correction, "
+        f"{welch} by Welch's; uncorrected {paired_alone} and {welch_alone}"
     )
-
-
-def _list_p_values(
-    items: Sequence[PairedVerdict], corrected: bool
-) -> tuple[list[float], list[float]]:
-    if corrected:
-        return [i.p_holm for i in items], [i.item.p_holm for i in items]
-    return [i.result.p for i in items], [i.item.p_welch for i in items]
 
 
 def _describe_correlation(items: Sequence[PairedVerdict]) -> str:

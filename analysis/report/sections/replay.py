@@ -57,19 +57,9 @@ def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
     lines += [f"  {_format_agreement(item)}" for item in study.agreements] or [
         "  It takes two frameworks with runs of uniform and another replay."
     ]
-    lines += [
-        "",
-        *_format_errors(study),
-        "",
-        *_format_weights(study),
-        "",
-        *_format_costs(study),
-        "",
-        *_format_scores(study),
-        "",
-        *_format_human_scores(study),
-    ]
-    return lines
+    for part in (_format_errors, _format_weights, _format_costs, _format_scores):
+        lines += ["", *part(study)]
+    return [*lines, "", *_format_human_scores(study)]
 
 
 def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
