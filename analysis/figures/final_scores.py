@@ -235,18 +235,18 @@ def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
     lines = [
         dataclasses.replace(
             line,
-            scores=(line.scores - scale.zero) / scale.width,
-            with_failed_runs=(line.with_failed_runs - scale.zero) / scale.width,
+            scores=scale.normalize(line.scores),
+            with_failed_runs=scale.normalize(line.with_failed_runs),
             final=dataclasses.replace(
                 line.final,
-                mean=(line.final.mean - scale.zero) / scale.width,
-                low=(line.final.low - scale.zero) / scale.width,
-                high=(line.final.high - scale.zero) / scale.width,
+                mean=scale.normalize(line.final.mean),
+                low=scale.normalize(line.final.low),
+                high=scale.normalize(line.final.high),
             ),
         )
         for line in panel.lines
     ]
-    marks = [ScoreMark(mark.name, (mark.score - scale.zero) / scale.width) for mark in panel.marks]
+    marks = [ScoreMark(mark.name, scale.normalize(mark.score)) for mark in panel.marks]
     return OverviewPanel(panel.title, tuple(lines), tuple(marks))
 
 

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -175,6 +176,10 @@ class ScoreScale:
     def width(self) -> float:
         """Units of return per unit of normalized score."""
         return self.one - self.zero
+
+    def normalize(self, scores: Any) -> Any:
+        """Normalize a score, or an array of them."""
+        return (scores - self.zero) / self.width
 
 
 def find_score_scale(cell: StudyCell, options: VerdictOptions) -> ScoreScale | None:

@@ -107,7 +107,7 @@ def _compute_group_overall(
     if not tasks:
         return None
     scores = {
-        name: [_normalize_scores(table[env][name], known[env]) for env in tasks] for name in names
+        name: [known[env].normalize(table[env][name].scores) for env in tasks] for name in names
     }
     # Curves are of returns, whatever the endpoint is; endpoints of steps need this scale, too.
     scales = {env: find_task_scale(table[env][names[0]].cell, options) for env in tasks}
@@ -133,11 +133,6 @@ def _compute_group_overall(
     )
 
 
-def _normalize_scores(group: ScoreGroup, scale: ScoreScale) -> FloatArray:
-    assert group.scores is not None
-    return (group.scores - scale.zero) / scale.width
-
-
 def _normalize_curves(
     groups: Sequence[ScoreGroup], known: Mapping[str, ScoreScale]
 ) -> tuple[FloatArray, list[FloatArray]]:
@@ -147,9 +142,9 @@ def _normalize_curves(
     steps = shared[efficiency.thin_evaluations(len(shared))]
     scores = []
     for group in groups:
-        scale = known[group.cell.env]
         at = [run.results[np.searchsorted(run.timesteps, steps)] for run in group.runs]
-        scores.append((np.array([found.mean(axis=1) for found in at]) - scale.zero) / scale.width)
+        means = np.array([found.mean(axis=1) for found in at])
+        scores.append(known[group.cell.env].normalize(means))
     return steps.astype(np.float64), scores
 
 

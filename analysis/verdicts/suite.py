@@ -164,12 +164,12 @@ def _collect_suite(
         used = [row[name] for name in names]
         ends = find_score_range(used, options)
         seen = max(float(group.scores.max()) for group in used)  # type: ignore[union-attr]
-        tops.append((max(ends.high if ends.known else scale.one, seen) - scale.zero) / scale.width)
+        tops.append(scale.normalize(max(ends.high if ends.known else scale.one, seen)))
     if len(scales) < MIN_TASKS:
         return None
     scores = {
         name: tuple(
-            np.maximum(0.0, (table[env][name].scores - scale.zero) / scale.width)  # type: ignore[operator]
+            np.maximum(0.0, scale.normalize(table[env][name].scores))
             for env, scale in scales.items()
         )
         for name in names

@@ -175,10 +175,7 @@ def _judge_design(
         return None
     scores = np.array(
         [
-            [
-                (np.asarray(cells[one, name].scores)[:size] - scale.zero) / scale.width
-                for name in frameworks
-            ]
+            [scale.normalize(np.asarray(cells[one, name].scores)[:size]) for name in frameworks]
             for one in recipes
         ]
     )
