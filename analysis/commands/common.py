@@ -47,8 +47,8 @@ def read_results(results: Path) -> RunCollection:
     except UnusableError as error:
         raise CommandError(f"{results}: {error}.") from error
     if found.foreign:
-        _report_foreign_folders(found.foreign, is_all=not found.runs and not found.excluded)
-    if not found.runs and not found.excluded:
+        _report_foreign_folders(found.foreign, is_all=not found.folders)
+    if not found.folders:
         raise CommandError(
             f"{results}: no runs found, that is, no folder named seed=<n> or holding a "
             "run.json. Give a results folder or a study in it."
@@ -67,8 +67,7 @@ def check_replaced_runs(path: Path, found: RunCollection) -> None:
         there = read_results(path) if path.exists() else found
     except CommandError as error:
         raise CommandError(f"{error} Name another file, or delete this one.") from error
-    complete = {item.id for item in found.runs}
-    known = complete | {item.id for item in found.excluded}
+    complete, known = {run.id for run in found.runs}, {item.id for item in found.folders}
     if lost := {run.id for run in there.runs} - complete | {r.id for r in there.excluded} - known:
         raise CommandError(
             f"{path} has {len(lost)} runs that would be lost: name another file, or delete it."

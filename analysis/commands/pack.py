@@ -78,7 +78,7 @@ def pack_runs(found: RunCollection, path: Path, *, anonymize: bool = False) -> N
 
 
 def _choose_study_name(found: RunCollection, given: str | None) -> str:
-    names = sorted({item.id.cell.study for item in _list_runs(found)})
+    names = sorted({item.id.cell.study for item in found.folders})
     if given is None and len(names) == 1:
         return names[0]
     if given is not None and given in names:
@@ -94,13 +94,13 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     Raises:
         CommandError: A run of the others is in the study already.
     """
-    known = {item.id for item in _list_runs(study)}
-    used = {path for item in _list_runs(study) for path in item.path.parents}
+    known = {item.id for item in study.folders}
+    used = {path for item in study.folders for path in item.path.parents}
     target, number = study.root / f"merged from {others.root.stem}", 1
     while target in used:  # another folder of this name was merged before
         number += 1
         target = study.root / f"merged from {others.root.stem} {number}"
-    moved = [_move_run(item, others.root, target, name) for item in _list_runs(others)]
+    moved = [_move_run(item, others.root, target, name) for item in others.folders]
     if twice := [item for item in moved if item.id in known]:
         raise CommandError(
             f"{others.root}: {len(twice)} of its runs are in the study already: "
@@ -109,10 +109,6 @@ def merge_runs(study: RunCollection, others: RunCollection, name: str) -> RunCol
     runs = [item for item in moved if isinstance(item, CompletedRun)]
     excluded = [item for item in moved if isinstance(item, ExcludedRun)]
     return RunCollection(study.root, (*study.runs, *runs), (*study.excluded, *excluded))
-
-
-def _list_runs(found: RunCollection) -> Sequence[CompletedRun | ExcludedRun]:
-    return [*found.runs, *found.excluded]
 
 
 def _move_run(

@@ -134,8 +134,7 @@ class RunLibrary:
         runs: dict[str, list[BrowsedRun]] = collections.defaultdict(list)
         known: set[RunId] = set()
         for part in found:
-            items: tuple[CompletedRun | ExcludedRun, ...] = (*part.runs, *part.excluded)
-            for number, item in enumerate(items):
+            for number, item in enumerate(part.folders):
                 study = item.id.cell.study
                 if not part.root.is_file():
                     known.add(item.id)

@@ -206,11 +206,10 @@ def _read_folders(root: Path) -> RunCollection:
 def combine_runs(found: RunCollection) -> LoadedRuns:
     """Name levels, separate runs with conflicting settings, and exclude second copies of a run."""
     levels: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    known = [(run.id.cell, run.spec) for run in found.runs]
-    for cell, spec in (*known, *((one.id.cell, one.spec) for one in found.excluded)):
-        if spec:
-            level = _setting_to_text(str(spec.get("alignment", "")))
-            levels[cell.study, cell.variant].add(level)
+    for one in found.folders:
+        if one.spec:
+            level = _setting_to_text(str(one.spec.get("alignment", "")))
+            levels[one.id.cell.study, one.id.cell.variant].add(level)
     runs = [dataclasses.replace(run, id=_name_level(run.id, levels)) for run in found.runs]
     others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]
     separated, sentences = separate_conflicting_runs(runs)

@@ -54,8 +54,7 @@ def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -
     Raises:
         OSError: It cannot be written.
     """
-    items: list[CompletedRun | ExcludedRun] = [*found.runs, *found.excluded]
-    rows = [_run_to_row(item, found.root) for item in items]
+    rows = [_run_to_row(item, found.root) for item in found.folders]
     if anonymize:
         rows = [{**row, "run_json": _anonymize_record(row["run_json"])} for row in rows]
     write_rows(rows, path)

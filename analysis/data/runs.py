@@ -146,6 +146,11 @@ class RunCollection:
     links: tuple[Path, ...] = ()
     foreign: tuple[Path, ...] = ()
 
+    @property
+    def folders(self) -> tuple[CompletedRun | ExcludedRun, ...]:
+        """All of them, complete ones first."""
+        return (*self.runs, *self.excluded)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedRuns:

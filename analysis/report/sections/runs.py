@@ -385,18 +385,18 @@ class RunFolder:
 
     def get_score(self) -> float:
         """Return the final score, rounded as on pages."""
-        used = isinstance(self.item, CompletedRun)
-        return round(self.item.final_score, 2) if used else math.nan  # type: ignore[union-attr]
+        run = self.item
+        return round(run.final_score, 2) if isinstance(run, CompletedRun) else math.nan
 
     def get_last_step(self) -> float:
         """Return the steps at the last evaluation."""
-        used = isinstance(self.item, CompletedRun)
-        return float(self.item.timesteps[-1]) if used else math.nan  # type: ignore[union-attr]
+        run = self.item
+        return float(run.timesteps[-1]) if isinstance(run, CompletedRun) else math.nan
 
     def get_hours(self) -> float:
         """Return the duration in hours, rounded as on pages."""
-        used = isinstance(self.item, CompletedRun)
-        return round(self.item.seconds / 3600, 2) if used else math.nan  # type: ignore[union-attr]
+        run = self.item
+        return round(run.seconds / 3600, 2) if isinstance(run, CompletedRun) else math.nan
 
     def get_reason(self) -> str:
         """Return why the run is not used; empty if it is."""
