@@ -448,7 +448,8 @@ def test_what_is_no_file_or_folder_is_named_before_anything_is_written(
 
 
 def test_a_complete_run_is_not_replaced_by_its_damaged_folder(tmp_path, make_run, capsys):
-    folder = make_run(study="other", seed=7)
+    variant = "steps=20000,eval_every=2000,eval_episodes=4"
+    folder = make_run(study="other", seed=7, variant=variant)
     file, study = tmp_path / "other.parquet", folder.parents[5]
     command = ["study", "pack", str(study), "--output", str(file)]
     assert main(command) == main(command) == 0
