@@ -1,5 +1,6 @@
 """Numbers on pages about papers come out of the packed runs again."""
 
+import collections
 import csv
 import re
 from pathlib import Path
@@ -106,8 +107,8 @@ def get_strategy_name(way):
     return "imp, smallest=memory" if way == "imp" else way
 
 
-def read_replay_tables(folder, endpoint):
-    words = ["study", "replay", "docs/imp_per_ddpg.parquet", "--endpoint", endpoint]
+def read_replay_tables(folder, endpoint, study="imp_per_ddpg"):
+    words = ["study", "replay", f"docs/{study}.parquet", "--endpoint", endpoint]
     assert main([*words, "--output", str(folder)]) == 0
     tables = {}
     for name in ("replay_effects", "replay"):
@@ -189,6 +190,40 @@ def test_published_numbers_of_imp_per_weights_are_reproduced(tmp_path, monkeypat
     low, high = found.confidence_interval()
     text = f"scores {gains.mean():.0f} more ({low:.0f} to {high:.0f}, n = 5 seeds, "
     assert f"{text}p = {found.pvalue:.2g})" in section
+
+
+def test_published_numbers_of_imp_per_on_reacher_are_reproduced(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
+    section = page.partition("## DDPG on Reacher")[2].partition("\n## ")[0]
+    monkeypatch.chdir(ROOT)
+    effects, ways = read_replay_tables(tmp_path, "auc", "imp_per_reacher")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()]
+    names = ("per", "rank", "atdc", "imp, smallest=memory", "imp, smallest=batch")
+    shown = [line for line in lines if len(line) == 7][2:]
+    assert len(effects) == 15 and {row["does"] for row in effects.values()} == {"inconclusive"}
+    assert min(float(row["p_holm"]) for row in effects.values()) >= 0.1
+    for name, *texts, gain in shown:
+        framework = get_framework(name)
+        for way, text in zip(names, texts, strict=True):
+            row = effects[framework, way]
+            values = [float(row[column]) for column in ("difference", "low", "high")]
+            numbers = [read_number(number) for number in NUMBER.findall(text)]
+            assert numbers == pytest.approx(values, abs=0.0051) and row["pairs"] == "3"
+        ends = [ways[framework, names[3]][f"gain_{end}"] for end in ("over_per", "low", "high")]
+        numbers = [read_number(number) for number in NUMBER.findall(gain)]
+        assert numbers == pytest.approx([100 * float(end) for end in ends], abs=0.51)
+    assert len(shown) == 3
+    reached = collections.Counter()
+    for (_, way), row in ways.items():
+        reached[way] += int(row["n_reached"])
+    assert [reached[way] for way in names[3:]] == [0, 4] and sum(
+        reached[n] for n in names[:3]
+    ) == 20
+    for name, *_, imp, atdc in [line for line in lines if len(line) == 6][2:]:
+        framework = get_framework(name)
+        cost = {way: sum_costs(ways[framework, way]) for way in names}
+        assert float(imp) == pytest.approx(cost[names[3]] / cost["per"], abs=0.0051)
+        assert float(atdc) == pytest.approx(cost["atdc"] / cost["per"], abs=0.0051)
 
 
 def compute_seed_gains():
