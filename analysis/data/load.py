@@ -147,13 +147,12 @@ def _describe_conflict(
 def _setting_to_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    text = escape_unprintable(
-        value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    )
-    if len(text) <= _MAX_SETTING_LENGTH:
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{text[:_MAX_SETTING_LENGTH]}... ({len(text):,} characters, {digest})"
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    shown = escape_unprintable(text[:_MAX_SETTING_LENGTH])
+    if max(len(text), len(shown)) <= _MAX_SETTING_LENGTH:
+        return shown
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{shown[:_MAX_SETTING_LENGTH]}... ({len(text):,} characters, {digest})"
 
 
 def load_runs(root: Path) -> LoadedRuns:
