@@ -19,8 +19,8 @@ from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_
 from parallax.harness.record.files import escape_unprintable, write_json
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.lock import LockHeldError, RunLock, watch_heartbeats
-from parallax.harness.sweep.sweep import describe_complete_runs, initialize_runs
-from parallax.harness.train.prepare import PreparedRun, describe_doubtful_runs, prepare_runs
+from parallax.harness.sweep.sweep import describe_complete_runs, initialize_runs, prepare_sweep
+from parallax.harness.train.prepare import PreparedRun
 from parallax.slurm.arrays import (
     FOLDER,
     JobArray,
@@ -70,14 +70,7 @@ def launch_sweep(
         RunsFailedError: Slurm refused some, or does not answer.
     """
     # Nodes may have devices that this machine lacks.
-    prepared = prepare_runs(specs, on_this_machine=False)
-    runs = {
-        spec.folder(results_dir).absolute(): run for spec, run in zip(specs, prepared, strict=True)
-    }
-    if len(runs) < len(specs):
-        raise SpecError("The sweep names the same run more than once: remove repeated values.")
-    for warning in describe_doubtful_runs(prepared):
-        print(warning, file=sys.stderr)
+    runs = prepare_sweep(specs, results_dir, on_this_machine=False)
     if dry_run:
         todo = select_runs(runs, dry_run=True)
         _print_plan(_plan_studies(todo, settings), settings, every_run=every_run)

@@ -84,7 +84,7 @@ def _strip_directories(value: Any) -> Any:
 
 def _run_to_row(item: CompletedRun | ExcludedRun, root: Path) -> dict[str, Any]:
     shared = {
-        **item.id.cell.to_dict(),
+        **dataclasses.asdict(item.id.cell),
         "framework": item.id.framework,
         "seed": item.id.seed,
         "folder": _format_folder(item.path, root),

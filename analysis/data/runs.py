@@ -27,8 +27,6 @@ class StudyCell:
     Attributes:
         hps: Name of the hyperparameter set.
         variant: Options that differ from the defaults, such as `steps=20480`.
-        variant_key: Study, algorithm and variant.
-        suite_key: Study, algorithm, recipe and variant.
     """
 
     study: str
@@ -36,18 +34,16 @@ class StudyCell:
     algorithm: str
     hps: str
     variant: str
-    variant_key: VariantKey = dataclasses.field(init=False, repr=False, compare=False)
-    suite_key: SuiteKey = dataclasses.field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Make the keys, once."""
-        start, variant = (self.study, self.algorithm), self.variant
-        object.__setattr__(self, "variant_key", (*start, variant))
-        object.__setattr__(self, "suite_key", (*start, self.hps, variant))
+    @property
+    def variant_key(self) -> VariantKey:
+        """Study, algorithm and variant."""
+        return self.study, self.algorithm, self.variant
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the parts of the setting by their names."""
-        return {name: getattr(self, name) for name in CELL_FIELDS}
+    @property
+    def suite_key(self) -> SuiteKey:
+        """Study, algorithm, recipe and variant."""
+        return self.study, self.algorithm, self.hps, self.variant
 
 
 @dataclasses.dataclass(frozen=True)

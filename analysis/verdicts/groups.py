@@ -42,8 +42,6 @@ class ScoreGroup:
         source: Reference of published numbers; empty for runs.
         n: Number of seeds that enter the statistics.
         seeds: Seed of each score.
-        key: Setting and framework, which stay the same where scores are replaced.
-        cells: The settings that it belongs to, see `list_cells`.
         failed: Number of runs whose training failed or diverged, and which have no score.
         failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
@@ -66,15 +64,21 @@ class ScoreGroup:
     final_scores: FloatArray | None = None
     n: int = dataclasses.field(init=False)
     seeds: tuple[int | None, ...] = dataclasses.field(init=False)
-    key: GroupKey = dataclasses.field(init=False)
-    cells: tuple[StudyCell, ...] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        """List and count the seeds, and make the keys."""
+        """List and count the seeds."""
         object.__setattr__(self, "n", int(self.moments.n))
         object.__setattr__(self, "seeds", tuple(run.id.seed for run in self.runs))
-        object.__setattr__(self, "key", (self.cell, self.framework))
-        object.__setattr__(self, "cells", list_cells(self.cell, self.framework))
+
+    @property
+    def key(self) -> GroupKey:
+        """Setting and framework, which stay the same where scores are replaced."""
+        return self.cell, self.framework
+
+    @property
+    def cells(self) -> tuple[StudyCell, ...]:
+        """The settings that it belongs to, see `list_cells`."""
+        return list_cells(self.cell, self.framework)
 
     @functools.cached_property
     def scores_by_seed(self) -> dict[int, float]:

@@ -59,7 +59,8 @@ def run_sweep(
     """
     jobs = count_processes(n_jobs)
     variables = get_allocator_variables("hydra.launcher.malloc", malloc)
-    runs = _prepare_sweep(specs, results_dir)
+    _check_no_dangling_link(results_dir)
+    runs = prepare_sweep(specs, results_dir)
     silent, _ = watch_heartbeats(
         runs,
         say=lambda text: print(text, file=sys.stderr),
@@ -81,10 +82,11 @@ def list_sweep(specs: Sequence[RunSpec], results_dir: Path) -> list[str]:
     Raises:
         SpecError: A run cannot be carried out as requested.
     """
-    runs = _prepare_sweep(specs, results_dir)
-    states = {folder: _describe_progress(folder) for folder in runs}
-    names = [folder.relative_to(results_dir.absolute()) for folder in runs]
-    lines = [f"{state:<12}{name}" for state, name in zip(states.values(), names, strict=True)]
+    _check_no_dangling_link(results_dir)
+    runs = prepare_sweep(specs, results_dir)
+    states = {folder: "incomplete" if (folder / RUN_FILE).exists() else "new" for folder in runs}
+    states |= {folder: "complete" for folder in runs if read_run(folder).complete}
+    lines = [f"{states[f]:<12}{f.relative_to(results_dir.absolute())}" for f in runs]
     counts = collections.Counter(states.values())
     total = ", ".join(f"{count} {state}" for state, count in counts.items())
     steps = sum(runs[folder].spec.steps for folder in runs if states[folder] != "complete")
@@ -92,18 +94,21 @@ def list_sweep(specs: Sequence[RunSpec], results_dir: Path) -> list[str]:
     return [*lines, f"{len(runs)} {noun}: {total}. At most {steps:,} environment steps remain."]
 
 
-def _describe_progress(folder: Path) -> str:
-    if read_run(folder).complete:
-        return "complete"
-    return "incomplete" if (folder / RUN_FILE).exists() else "new"
-
-
-def _prepare_sweep(specs: Sequence[RunSpec], results_dir: Path) -> dict[Path, PreparedRun]:
-    """Check all runs of a sweep, print remarks on them, and return them by folder."""
+def _check_no_dangling_link(results_dir: Path) -> None:
     for place in (results_dir.absolute(), *results_dir.absolute().parents):
         if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114
             raise SpecError(f"results_dir={results_dir}: {place} is a link that leads nowhere.")
-    prepared = prepare_runs(specs)
+
+
+def prepare_sweep(
+    specs: Sequence[RunSpec], results_dir: Path, on_this_machine: bool = True
+) -> dict[Path, PreparedRun]:
+    """Check all runs of a sweep, print remarks on them, and return them by folder.
+
+    Raises:
+        SpecError: A run cannot be carried out as requested, or is named twice.
+    """
+    prepared = prepare_runs(specs, on_this_machine)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
     if len(set(folders)) < len(folders):
         raise SpecError("The sweep names the same run more than once: remove repeated values.")

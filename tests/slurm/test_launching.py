@@ -12,6 +12,7 @@ from rich.console import Console
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.run_spec import spec_to_dict
+from parallax.harness.sweep import sweep
 from parallax.slurm import arrays, launch, preflight, submit
 from parallax.slurm.arrays import JobArray, JobResources, plan_arrays, read_records
 from parallax.slurm.preflight import PreflightOptions
@@ -43,17 +44,17 @@ def launched(monkeypatch, tmp_path):
         "submit_arrays": lambda *given: steps.append(("submit", *given)) or ["record"],
         "_print_submitted": lambda *given: steps.append(("print", *given)),
         "_print_plan": lambda *given, every_run: steps.append(("plan", *given, every_run)),
-        "describe_doubtful_runs": lambda runs: ["doubtful"],
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(launch, name, fake)
-    prepare = launch.prepare_runs
+    prepare = sweep.prepare_runs
 
     def prepare_for_nodes(specs, on_this_machine=True):
         assert not on_this_machine, "nodes have devices that this machine lacks"
         return prepare(specs, on_this_machine)
 
-    monkeypatch.setattr(launch, "prepare_runs", prepare_for_nodes)
+    monkeypatch.setattr(sweep, "prepare_runs", prepare_for_nodes)
+    monkeypatch.setattr(sweep, "describe_doubtful_runs", lambda runs: ["doubtful"])
     specs = [support.spec(seed=seed) for seed in range(3)]
     return types.SimpleNamespace(steps=steps, specs=specs, root=tmp_path)
 

@@ -419,7 +419,7 @@ def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
     gaps = {gap.other: gap for gap in item.gaps}
     return [
         {
-            **item.cell.to_dict(),
+            **dataclasses.asdict(item.cell),
             "framework": item.framework,
             "intervention": effect.name,
             "verdict": effect.verdict,

@@ -423,7 +423,9 @@ def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
             extra = [score.group.failed, *_format_numbers(*ends), row.endpoint.name]
             extra += _format_numbers(score.final)
             row_values = [*numbers, mean.method, *sizes, last, *extra]
-            lines.append([*row.cell.to_dict().values(), score.group.framework, *row_values])
+            lines.append(
+                [*dataclasses.asdict(row.cell).values(), score.group.framework, *row_values]
+            )
     return format_csv(lines)
 
 

@@ -26,7 +26,7 @@ def make_effect_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
     """Return a row per replay strategy, compared with uniform replay."""
     return [
         {
-            **item.cell.to_dict(),
+            **dataclasses.asdict(item.cell),
             "framework": item.framework,
             "replay": effect.name,
             "does": replay.classify_effect(effect),
@@ -63,7 +63,7 @@ def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
 
 
 def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
-    row: TableRow = {**way.cell.to_dict(), "framework": way.framework, "replay": way.name}
+    row: TableRow = {**dataclasses.asdict(way.cell), "framework": way.framework, "replay": way.name}
     row |= list_size_values("final", way.group)
     for number_, stage in enumerate(way.stages, 1):
         row |= _make_interval_columns(f"score_{number_}", stage)
@@ -322,7 +322,7 @@ def make_staleness_rows(setting: replay.StalenessSetting) -> list[TableRow]:
     """
     return [
         {
-            **setting.cell.to_dict(),
+            **dataclasses.asdict(setting.cell),
             "framework": setting.framework,
             **dataclasses.asdict(item.strategy),
             "place": place,

@@ -46,9 +46,9 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
-        parts.append(_link(f"{get_label(algorithm)}: {_count_two_sided(own)}.", own))
+        parts.append(_link_comparisons(f"{get_label(algorithm)}: {_count_two_sided(own)}.", own))
     for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
-        parts.append(_link(f"Apart from these, {words}: {_count_two_sided(own)}.", own))
+        parts.append(_link_comparisons(f"Apart from these, {words}: {_count_two_sided(own)}.", own))
     clear = sorted(
         (
             item
@@ -58,10 +58,10 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
         key=lambda i: i.p,
     )
     findings = [_describe_finding(item, cells) for item in clear]
-    return QuestionAnswer(question, _link(head, items), tuple(parts), tuple(findings))
+    return QuestionAnswer(question, _link_comparisons(head, items), tuple(parts), tuple(findings))
 
 
-def _link(text: str, items: Sequence[ReproductionVerdict]) -> LinkedSentence:
+def _link_comparisons(text: str, items: Sequence[ReproductionVerdict]) -> LinkedSentence:
     groups = tuple(item.group for item in items)
     return LinkedSentence(text, groups, "t-reproduction", "original paper")
 
@@ -110,7 +110,7 @@ def _describe_finding(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> 
         f"{item.verdict_two_sided_test}, {format_number(float(item.group.moments.mean))} against "
         f"{format_number(row.mean)} (n = {item.group.n}, {format_p_value(item.p)})."
     )
-    return _link(text, [item])
+    return _link_comparisons(text, [item])
 
 
 def make_reproduction_table(verdicts: StudyVerdicts) -> tables.Table[ReproductionVerdict]:

@@ -302,7 +302,7 @@ def test_an_excluded_run_is_packed_with_its_reason_and_state(tmp_path):
     gone = ExcludedRun(PLACE, tmp_path / "d", "why", True, True, record="{}")
     row = packed._run_to_row(gone, tmp_path)
     assert row == {
-        **PLACE.cell.to_dict(),
+        **dataclasses.asdict(PLACE.cell),
         **{"framework": "sb3", "seed": 3, "folder": "d", "run_json": "{}"},
         **{"completed": True, "failed": True, "not_used_because": "why"},
     }
