@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.core import Scope, meta
 from flax.training.train_state import TrainState
 
 
@@ -106,6 +107,7 @@ _PYTHON_LOOPS: dict[str, Callable[..., Any]] = {
 _newest_states: dict[Any, TrainState] = {}
 _parameter_ids: dict[Any, int] = {}
 _ids_by_array: dict[int, tuple[Any, int]] = {}
+_checked_shapes: set[tuple[str, tuple[int, ...], str]] = set()
 
 
 def get_newest_state(state: TrainState) -> TrainState:
@@ -230,6 +232,7 @@ def _return_unchanged(function: Any) -> Any:
 
 def _enter_eager_mode(stack: contextlib.ExitStack) -> None:
     stack.enter_context(replace_control_flow(make_python_loop))
+    stack.enter_context(_check_shapes_once())
     for hooks, _ in tuple(_watch_state.watched):
         stack.enter_context(hooks())
 
@@ -272,6 +275,32 @@ def _wrap_loop(original: Any) -> Any:
         return _call_nested(original, args, kwargs)
 
     return call
+
+
+@contextlib.contextmanager
+def _check_shapes_once() -> Iterator[None]:
+    # At each call of a layer, flax traces the initializers of its parameters to compare shapes,
+    # which takes a fifth of an update that is computed operation by operation.
+    check = Scope.param
+
+    @functools.wraps(check)
+    def read(scope: Scope, name: str, *args: Any, unbox: bool = True, **kwargs: Any) -> Any:
+        if not scope.has_variable("params", name):
+            return check(scope, name, *args, unbox=unbox, **kwargs)
+        value = scope.get_variable("params", name)
+        key = name, np.shape(value), str((args[1:], kwargs))  # without the initializer
+        if key not in _checked_shapes:
+            value = check(scope, name, *args, unbox=unbox, **kwargs)
+            _checked_shapes.add(key)
+            return value
+        scope.reserve(name, "params")
+        return meta.unbox(value) if unbox else value
+
+    Scope.param = read
+    try:
+        yield
+    finally:
+        Scope.param = check
 
 
 def _call_nested(function: Any, args: Any, kwargs: Any) -> Any:

@@ -1,5 +1,6 @@
 """Conversion of the parameters of flax's train states to arrays by name, and back."""
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -56,12 +57,20 @@ def format_path(path: tuple[Any, ...]) -> str:
 
 def get_parameter_arrays(states: TrainStates) -> dict[str, Any]:
     """Return JAX's arrays of the current parameters, by the names of `weights_from_states`."""
-    return {
-        f"{label}{suffix}.{format_path(path)}": leaf
-        for label, state in states.items()
-        for suffix, tree in get_parameter_trees(get_newest_state(state)).items()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+    found: dict[str, Any] = {}
+    for label, state in states.items():
+        for suffix, tree in get_parameter_trees(get_newest_state(state)).items():
+            leaves, structure = jax.tree_util.tree_flatten(tree)
+            names = _list_leaf_names(f"{label}{suffix}", structure)
+            found.update(zip(names, leaves, strict=True))
+    return found
+
+
+@functools.lru_cache(maxsize=64)  # recorders read parameters at each step
+def _list_leaf_names(prefix: str, structure: Any) -> tuple[str, ...]:
+    tree = jax.tree_util.tree_unflatten(structure, range(structure.num_leaves))
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(tree))
+    return tuple(f"{prefix}.{format_path(path)}" for path in paths)
 
 
 def _replace_state_weights(label: str, state: TrainState, weights: Weights) -> TrainState:

@@ -67,7 +67,7 @@ def probe_training(
         with recorder.record_training():
             train.train(algorithm, native, context, script.world.make_env, watch)
             models[0].logger.dump()  # SB3 reports an update at the end of the next rollout
-    reloaded = reload_settings(models[0]) if script.world.scripted_data.own_rng else {}
+    reloaded = reload_settings(models[0]) if script.reloads_model else {}
     return recorder.record({"tau": float(getattr(models[0], "tau", np.nan))}, reloaded)
 
 

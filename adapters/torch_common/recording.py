@@ -204,6 +204,10 @@ class TorchRecorder(recorder.TrainingRecorder):
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
         """Script and record the training within the context; undo all changes afterwards."""
+        if self._script.reads_actions_only:
+            self._subscribe(None)
+            yield
+            return
         if self._script.world.scripted_data.own_rng:
             self._subscribe(None)
             with self._watch_rng(*_RNG_WATCH), torch_watch.watch_training(self._events):

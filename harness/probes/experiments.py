@@ -63,6 +63,7 @@ class ProbeExperiment:
         squashed: SAC: whether samples of the policy are squashed by tanh.
         float64: Whether to train in float64.
         saved_cycles: Update cycles after which all networks are saved; see `ProbeScript`.
+        reads_actions_only: Whether updates are not watched; see `ProbeScript`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ProbeExperiment:
     squashed: bool = True
     float64: bool = False
     saved_cycles: frozenset[int] = frozenset()
+    reads_actions_only: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,6 +288,7 @@ class ExperimentCache:
             traces_lines=POLICY_LOSS not in lines and not experiment.saved_cycles,
             float64=experiment.float64,
             saved_cycles=experiment.saved_cycles,
+            reads_actions_only=experiment.reads_actions_only,
         )
         changes = [item for item in self.interventions if algorithm in item.algorithms]
         if self.level.name == "exact":

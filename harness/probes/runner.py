@@ -105,6 +105,7 @@ class ProbeTarget:
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
         uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
+        uses_jax: Whether its packages include JAX, whose watched trainings take longest.
     """
 
     label: str
@@ -117,6 +118,7 @@ class ProbeTarget:
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
     uses_store: bool = False
+    uses_jax: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +221,10 @@ def make_probe_target(
         adapter.check_installed()
     else:
         check_interpreter(python, name)
-    return ProbeTarget(label or name, entries[name].value, python or sys.executable, intervention)
+    return ProbeTarget(
+        *(label or name, entries[name].value, python or sys.executable, intervention),
+        uses_jax="jax" in adapter.packages,
+    )
 
 
 def run_probes(
@@ -252,9 +257,9 @@ def run_probes(
 def _collect_replies(
     targets: Sequence[ProbeTarget], probes: Sequence[Probe], on_answer: ReportAnswer
 ) -> dict[str, "TargetReply"]:
-    # Start the last one first: TorchRL takes longest.
+    # Start the longest ones first: those that use JAX, then the last one, TorchRL.
     by_python: dict[tuple[str, Path | None], list[ProbeTarget]] = {}
-    for target in reversed(targets):
+    for target in sorted(targets, key=lambda target: target.uses_jax)[::-1]:
         by_python.setdefault((target.python, target.source), []).append(target)
     max_processes = max(MAX_PROCESSES // len(by_python), 1)
     pool, processes = ThreadPoolExecutor(len(by_python)), list[ProbeProcess]()

@@ -53,6 +53,8 @@ class ProbeScript:
         float64: Whether to train in float64.
         saved_cycles: Update cycles after which all networks are saved, counted from 1. A cycle is
             all optimizer steps between two steps of the environment.
+        reads_actions_only: Whether only the environment's record is read, so that updates need not
+            be watched and the model need not be saved and loaded.
     """
 
     world: ScriptedWorld
@@ -61,6 +63,12 @@ class ProbeScript:
     traces_lines: bool = True
     float64: bool = False
     saved_cycles: frozenset[int] = frozenset()
+    reads_actions_only: bool = False
+
+    @property
+    def reloads_model(self) -> bool:
+        """Return whether the trained model is saved and loaded, to compare its settings."""
+        return self.world.scripted_data.own_rng and not self.reads_actions_only
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -199,8 +199,10 @@ class TrainingRecorder(abc.ABC):
         # `around` are called before and after each optimizer step.
         subscribe = self._events.subscribe
         subscribe(EpisodeBegin, self._attach_networks)
-        subscribe(EnvStep, self._targets.look)
         subscribe(EnvStep, lambda event: self._note_source_line(ACTION))
+        if self._script.reads_actions_only:
+            return
+        subscribe(EnvStep, self._targets.look)
         subscribe(BeforeOptimizerStep, self._targets.look)
         subscribe(BeforeOptimizerStep, self._before)
         if around:

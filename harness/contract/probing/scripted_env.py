@@ -255,6 +255,10 @@ class ScriptedBox(gymnasium.spaces.Box):
     def __deepcopy__(self, memo: Any) -> "ScriptedBox":
         return ScriptedBox(self.world)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A saved model needs the bounds only; the world can take 100 MB.
+        return gymnasium.spaces.Box, (self.low, self.high, self.shape, self.dtype)
+
     @staticmethod
     def _bounds(world: ScriptedWorld) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return world.scripted_data.low, world.scripted_data.high
@@ -275,3 +279,6 @@ class ScriptedDiscrete(gymnasium.spaces.Discrete):
 
     def __deepcopy__(self, memo: Any) -> "ScriptedDiscrete":
         return ScriptedDiscrete(self.world)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return gymnasium.spaces.Discrete, (int(self.n),)

@@ -228,7 +228,10 @@ def _build_experiment(
     if exploring and discrete:
         weights["critic1.out.bias"] = 50.0 * (np.arange(data.n_discrete_actions) == 0)
     name, seed, saved = f"{algorithm} own randomness", cache.seed + 1, 0 if exploring else 24
-    return ProbeExperiment(name, algorithm, data, changes, weights, saved, n_envs, seed)
+    return ProbeExperiment(
+        *(name, algorithm, data, changes, weights, saved, n_envs, seed),
+        reads_actions_only=exploring > 0,
+    )
 
 
 def count_followers(run: ProbeRun) -> Array:

@@ -10,6 +10,7 @@ from loops import iterate_some
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
+import flax
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -126,3 +127,34 @@ def test_arrays_are_loaded_by_name(state):
         replace_weights({"policy": state}, weights | {"other": np.zeros(1)})
     with pytest.raises(SpecError, match=r"policy\.bias has shape \(2,\)"):
         replace_weights({"policy": state}, weights | {"policy.bias": np.zeros(2)})
+
+
+def test_shapes_of_parameters_are_compared_once_and_wrong_ones_are_refused(monkeypatch):
+    layer, wider, rows = nn.Dense(17), nn.Dense(18), jnp.ones((2, 19))
+    params = layer.init(jax.random.PRNGKey(0), rows)
+    traced, evaluate = [], jax.eval_shape
+    monkeypatch.setattr(jax, "eval_shape", lambda f, *x: traced.append(f) or evaluate(f, *x))
+
+    class Model:
+        @staticmethod
+        @jax.jit
+        def update(params):
+            return [layer.apply(params, rows) for _ in range(3)]
+
+        @staticmethod
+        @jax.jit
+        def fail(params):
+            return wider.apply(params, rows)
+
+    events = TrainingEvents()
+    with watch_training(events), make_updates_visible(update_classes=[Model], query_classes=[]):
+        first, *others = Model.update(params)
+        count = len(traced)
+        Model.update(params)
+        assert len(traced) == count > 0
+        with pytest.raises(flax.errors.ScopeParamShapeError):
+            Model.fail(params)
+    assert all(np.array_equal(first, other) for other in others) and len(others) == 2
+    count = len(traced)
+    layer.apply(params, rows)
+    assert len(traced) > count  # the original check is restored

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import inspect
+import pickle
 
 import gymnasium
 import numpy as np
@@ -121,6 +122,14 @@ def test_discrete_actions_of_all_environments_are_the_random_choice_of_the_step(
     own.action_space.seed(5)
     plain = gymnasium.spaces.Discrete(4, seed=5)
     assert [own.action_space.sample() for _ in range(5)] == [plain.sample() for _ in range(5)]
+
+
+def test_saved_action_spaces_are_without_their_world():
+    for world in (make_world(), make_world(3, n_discrete_actions=4)):
+        space = world.make_env().action_space
+        loaded = pickle.loads(pickle.dumps(space))
+        assert loaded == space and not hasattr(loaded, "world")
+        assert type(loaded) in (gymnasium.spaces.Box, gymnasium.spaces.Discrete)
 
 
 def test_scripted_numbers_are_those_of_the_step():

@@ -299,6 +299,21 @@ def test_functions_around_optimizer_steps_are_called_before_and_after(monkeypatc
     assert training.recorder.record().steps[0].after
 
 
+def test_updates_are_not_recorded_where_only_actions_are_read(monkeypatch):
+    both = [Training(monkeypatch, {"own_rng": True}, reads_actions_only=b) for b in (False, True)]
+    for training in both:
+        training.begin()
+        training.env.step(np.zeros(ACTIONS))
+        training.update("policy.0.weight")
+    records = [training.recorder.record() for training in both]
+    assert [len(record.steps) for record in records] == [1, 0]
+    assert get_numbers(records[0].final) == get_numbers(records[1].final)
+    assert [len(training.world.transitions) for training in both] == [1, 1]
+    scripts = [ProbeScript(make_world(own_rng=True), {}, reads_actions_only=b) for b in (0, 1)]
+    assert [script.reloads_model for script in scripts] == [True, False]
+    assert not ProbeScript(make_world(), {}).reloads_model
+
+
 def test_generators_are_watched_if_random_numbers_are_not_scripted(monkeypatch):
     training, state = Training(monkeypatch, {"own_rng": True}), [0]
     functions = [(np.linalg, "norm", "a norm")]
