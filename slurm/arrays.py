@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.files import DECODE_ERRORS, UnusableError, read_bounded, write_json
 from parallax.harness.record.old_names import translate_spec
 from parallax.slurm.settings import SlurmSettings
@@ -198,7 +199,15 @@ class SubmissionRecord:
 
 
 def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) -> SubmissionRecord:
-    """Return the record of an array that is about to be submitted."""
+    """Return the record of an array that is about to be submitted.
+
+    Raises:
+        SpecError: Slurm, or a link, would put files into another folder.
+    """
+    if "%" in str(study_folder.absolute()) or "\\" in str(study_folder.absolute()):
+        raise SpecError(f"{study_folder}: % and \\ have a meaning in Slurm's paths: rename it.")
+    if study_folder.joinpath(FOLDER).is_symlink():
+        raise SpecError(f"{study_folder / FOLDER} is a link: delete it.")
     study = re.sub(r"[^\w-]", "_", study_folder.name)[:40]
     return SubmissionRecord(
         study_folder=study_folder,
