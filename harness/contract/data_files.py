@@ -26,7 +26,7 @@ Content = TypeVar("Content")
 
 def construct_number(loader: Any, node: Any) -> Any:
     """Construct a YAML integer, but not 010, which is 8, nor 1:30:00, which is 5400."""
-    problem = f"{node.value} is no decimal number" if _UNUSUAL.match(node.value) else ""
+    problem = f"{node.value} needs quotes to be a text" if _UNUSUAL.match(node.value) else ""
     if len(str(node.value)) > _MAX_DIGITS:
         problem = f"a number of {len(node.value):,} characters"
     if problem:

@@ -9,7 +9,7 @@ import pytest
 from slurm_fakes import a_record, a_run
 
 from parallax.harness.contract.fields import SpecError
-from parallax.slurm import arrays
+from parallax.slurm import arrays, launch
 from parallax.slurm.arrays import read_records
 from parallax.slurm.settings import load_settings
 
@@ -156,6 +156,9 @@ def test_folders_whose_names_slurm_would_replace_are_refused(name, tmp_path):
     settings = load_settings("default", {})
     with pytest.raises(SpecError, match="have a meaning in Slurm's paths: rename it"):
         arrays.create_record(tmp_path / name, array, settings)
+    with pytest.raises(SpecError, match="rename it"), launch._lock_submissions(tmp_path / name):
+        pass
+    assert not (tmp_path / name).exists()
     assert arrays.create_record(tmp_path / "a b", array, settings).name.startswith("a_b-ppo-")
 
 
