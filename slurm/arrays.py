@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.files import DECODE_ERRORS, UnusableError, read_bounded, write_json
 from parallax.harness.record.old_names import translate_spec
 from parallax.slurm.settings import SlurmSettings
@@ -197,8 +198,21 @@ class SubmissionRecord:
         self.folder.with_suffix(".json").unlink(missing_ok=True)
 
 
+def check_submission_folder(study_folder: Path) -> None:
+    """Check that Slurm, or a link, does not put files of submissions into another folder.
+
+    Raises:
+        SpecError: It would.
+    """
+    if "%" in str(study_folder.absolute()) or "\\" in str(study_folder.absolute()):
+        raise SpecError(f"{study_folder}: % and \\ have a meaning in Slurm's paths: rename it.")
+    if study_folder.joinpath(FOLDER).is_symlink():
+        raise SpecError(f"{study_folder / FOLDER} is a link: delete it.")
+
+
 def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) -> SubmissionRecord:
     """Return the record of an array that is about to be submitted."""
+    check_submission_folder(study_folder)
     study = re.sub(r"[^\w-]", "_", study_folder.name)[:40]
     return SubmissionRecord(
         study_folder=study_folder,

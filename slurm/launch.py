@@ -26,6 +26,7 @@ from parallax.slurm.arrays import (
     JobArray,
     JobResources,
     SubmissionRecord,
+    check_submission_folder,
     create_record,
     plan_arrays,
 )
@@ -86,6 +87,7 @@ def launch_sweep(
 @contextlib.contextmanager
 def _lock_submissions(study: Path) -> Iterator[None]:
     """Prevent another command from submitting the same runs of a study at the same time."""
+    check_submission_folder(study)
     folder = study / FOLDER
     missing = [path for path in (folder, *folder.parents) if not _path_exists(path)]
     lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()

@@ -130,6 +130,20 @@ def get_analysis_folder(results: Path) -> Path:
     return results / ANALYSIS_FOLDER
 
 
+def choose_output_folder(options: argparse.Namespace) -> Path:
+    """Return the folder that `--output` names, or the default one.
+
+    Raises:
+        CommandError: The default folder, or a folder in it, is a link. A folder from someone else
+            could lead to any place this way.
+    """
+    folder: Path = options.output or get_analysis_folder(options.results)
+    for place in () if options.output else (folder, *folder.glob("*")):
+        if place.is_symlink() and place.is_dir():
+            raise CommandError(f"{place} is a link: name a folder with --output.")
+    return folder
+
+
 @contextlib.contextmanager
 def open_output_folder(output: Path) -> Iterator[None]:
     """Make the output folder; turn failures to write into one message.

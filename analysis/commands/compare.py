@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     common.check_endpoint(options.endpoint)
     loaded = common.load_results(options.results)
     settled = settle_options(loaded, VerdictOptions(endpoint=options.endpoint))
-    output = options.output or common.get_analysis_folder(options.results)
+    output = common.choose_output_folder(options)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
     groups = group_runs(loaded, settled)
     treated = count_failed_as_bottom(groups, settled)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     print_document(console, document)
     if command := comparison.format_why_command(groups, options.results):
         lines.append(f"Next:    {command}")
-    console.print(Text("\n".join(lines)), soft_wrap=True)
+    common.print_lines(lines)  # names of folders may hold control characters
     return 0
 
 

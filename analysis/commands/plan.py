@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         given = f"--batch={options.batch} and --max-seeds={options.max_seeds}"
         raise common.CommandError(f"{given}: give at least 1 and 2.")
     loaded = common.load_results(options.results)
-    output = (options.output or common.get_analysis_folder(options.results)) / PLAN_SCRIPT
+    output = common.choose_output_folder(options) / PLAN_SCRIPT
     plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
         conflicts = "".join(f" {text}." for text in loaded.conflicts)

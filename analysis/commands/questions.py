@@ -76,7 +76,7 @@ def run_ablation(options: argparse.Namespace) -> int:
     if not found:
         raise common.CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
     _write_results(
-        options.output or common.get_analysis_folder(options.results),
+        common.choose_output_folder(options),
         {ABLATION_TABLE: [row for item in found for row in make_ablation_rows(item)]},
         [make_ablation_figure_spec(item) for item in found],
         [
@@ -178,7 +178,7 @@ def run_replay(options: argparse.Namespace) -> int:
     ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
-        options.output or common.get_analysis_folder(options.results),
+        common.choose_output_folder(options),
         {
             STRATEGIES_TABLE: replay.make_strategy_rows(study),
             EFFECTS_TABLE: replay.make_effect_rows(study),
@@ -218,7 +218,7 @@ def _report_staleness(options: argparse.Namespace) -> int:
         lines.append(f"Not used: {len(without)} of {loaded.requested} runs, which recorded none.")
     lines += common.format_unused(loaded)
     _write_results(
-        options.output or common.get_analysis_folder(options.results),
+        common.choose_output_folder(options),
         {STALENESS_TABLE: [row for item in items for row in replay.make_staleness_rows(item)]},
         [make_staleness_figure_spec(item) for item in items],
         lines,

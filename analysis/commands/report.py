@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = common.make_options(options)
     loaded = common.load_results(options.results)
-    output = options.output or common.get_analysis_folder(options.results)
+    output = common.choose_output_folder(options)
     with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)
         document, images = draw_report(results, format_report_command(options), options.jobs)

@@ -78,7 +78,7 @@ def run_study(options: argparse.Namespace) -> int:
     chosen = common.make_options(options)
     loaded = common.load_results(options.results)
     verdicts = study.judge_runs(loaded, chosen)
-    output = options.output or common.get_analysis_folder(options.results)
+    output = common.choose_output_folder(options)
     with common.open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
         if options.tables:
@@ -272,7 +272,7 @@ def run_figures(options: argparse.Namespace) -> int:
         raise common.CommandError("Give a results folder, or --list for the names of figures.")
     material = study.judge_study(common.load_results(options.results), settings, options.interval)
     items = _make_figure_specs(material, only, choices)
-    output = options.output or common.get_analysis_folder(options.results) / FIGURES_FOLDER
+    output = options.output or common.choose_output_folder(options) / FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
         draw_figures(drawn, output, options.jobs)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import get_paper_rc_settings, get_rc_settings
-from parallax.harness.record.files import write_path_atomically
+from parallax.harness.record.files import make_bytes_writer, write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,11 +127,7 @@ def save_figure(figure: Figure, png: Path, pdf: Path) -> None:
 
 def write_file_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
-
-    write_path_atomically(path, write)
+    write_atomically(path, make_bytes_writer(content))
 
 
 FigureFiles = dict[str, bytes]  # content by kind

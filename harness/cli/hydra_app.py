@@ -1,5 +1,6 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -77,12 +78,14 @@ def run_hydra_app(config: DictConfig) -> None:
     """Train the run that `config` describes."""
     try:
         spec, results_dir = spec_from_config(config)
-        # Other launchers than the local one have other options, and are for sweeps.
+        name = HydraConfig.get().runtime.choices.get("hydra/launcher")
+        if name not in ("local", "basic", None):
+            raise SpecError(f"hydra/launcher={name} starts sweeps only: add --multirun.")
         launcher = HydraConfig.get().launcher or {}
-        if launcher.get("dry_run"):
-            print(*list_sweep([spec], results_dir), sep="\n")
-            return
         malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
+        if launcher.get("dry_run"):
+            print(*list_sweep([spec], results_dir, launcher.get("n_jobs", 1), malloc), sep="\n")
+            return
         if (jobs := launcher.get("n_jobs", 1)) != -1:
             count_processes(jobs)  # only checks it: a single run needs one process
         report_outcomes(run_sweep([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
@@ -110,7 +113,9 @@ def check_composed_keys(config: DictConfig) -> None:
 def read_study_references(settings: DictConfig) -> Iterator[str]:
     """Yield the names that the study's file refers to, also in values that were overridden."""
     for source in settings.runtime.config_sources if "runtime" in settings else ():
-        if source.schema in ("pkg", "file"):
+        if source.schema not in ("pkg", "file"):
+            continue
+        with contextlib.suppress(ImportError, TypeError):  # hydra.searchpath names no package
             folder = files(source.path) if source.schema == "pkg" else Path(source.path)
             file = folder / "study" / f"{settings.runtime.choices.get('study')}.yaml"
             yield from find_references([file.read_text("utf-8")] if file.is_file() else [])
@@ -177,6 +182,8 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
         raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
+    if not isinstance(given := values["hyperparameters"], Mapping):
+        raise SpecError(f"hyperparameters={given} must hold values by name, such as gamma: 0.99.")
     _check_recipe_values(flat["algorithm"], flat["hps"], values["recipe"])
     try:
         spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])

@@ -250,9 +250,7 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
     if len(failed) > _MAX_REFUSED:
         print(f"  and {len(failed) - _MAX_REFUSED} more.")
     for one in [one for one in outcome.imported.values() if one.curve.n_repeated][:_MAX_REFUSED]:
-        line = (
-            f"  went back to an earlier step: {one.title}: {one.curve.n_repeated:,} returns that "
-        )
+        line = f"  logged steps again: {one.title}: {one.curve.n_repeated:,} returns that "
         print(escape_unprintable(f"{line}were logged before are left out")[:_MAX_CHARACTERS])
     for refusal in outcome.refused[:_MAX_REFUSED]:
         line = f"  refused: {refusal.title}: {refusal.reason}"

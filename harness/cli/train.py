@@ -53,6 +53,8 @@ def run(words: Sequence[str]) -> int:
     if unknown:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
+    if options.experimental_rerun:
+        raise SpecError("--experimental-rerun runs code from a pickle file: give the settings.")
     check_own_files(options.config_dir, settings)
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
 _MAX_DIGITS = 1000  # a message cannot show a number of some thousand
+_UNUSUAL = re.compile(r"[-+]?(0[0-9_]|[0-9_]+:)")
 _MAX_JSON_BYTES = 2**25  # the answers of all probes take 4 MB
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
@@ -23,9 +25,11 @@ Content = TypeVar("Content")
 
 
 def construct_number(loader: Any, node: Any) -> Any:
-    """Construct a YAML integer; numbers as 1:30:00 take time that grows with their square."""
+    """Construct a YAML integer, but not 010, which is 8, nor 1:30:00, which is 5400."""
+    problem = f"{node.value} needs quotes to be a text" if _UNUSUAL.match(node.value) else ""
     if len(str(node.value)) > _MAX_DIGITS:
         problem = f"a number of {len(node.value):,} characters"
+    if problem:
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
     return loader.construct_yaml_int(node)
 

@@ -60,7 +60,7 @@ class ReturnCurve:
             states itself.
         settings: Every other setting that the file states, under the tool's own names.
         part: Text that identifies a run of a file with several; empty if it has one.
-        n_repeated: Values left out, since the training went back to an earlier step.
+        n_repeated: Values left out, since a later one is of the same step or an earlier one.
     """
 
     source: Path
@@ -332,20 +332,19 @@ def make_curve_from_values(
     if name in found.incomplete:
         raise UnusableError(f"has a value of {name} that is no number")
     last = _drop_repeated_values(pairs)
-    n_repeated, pairs = len(pairs) - len(last), last
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:
         own = dataclasses.replace(options, steps=options.steps or facts.get("steps"))
-        evaluations = average_episodes(pairs, own)
+        evaluations = average_episodes(last, own)
     else:
-        by_step = dict(pairs)
-        evaluations = _make_evaluations(list(by_step), list(by_step.values()))
+        last = list(dict(last).items())  # one value a step, the last one
+        evaluations = _make_evaluations(*zip(*last, strict=True))
     return ReturnCurve(
         *(source, tuple(files), evaluations, options.kind or kind),
         are_means=True,
         facts=facts,
         settings=found.settings,
-        n_repeated=n_repeated,
+        n_repeated=len(pairs) - len(last),
     )
 
 

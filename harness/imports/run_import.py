@@ -59,7 +59,7 @@ from parallax.harness.record.files import (
 )
 from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath, parse_seed
 from parallax.harness.record.npz_files import RunEvaluations
-from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth
+from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth, parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, ImportSource, compute_checksum
 
 FORMATS = {
@@ -360,6 +360,10 @@ def write_imported_run(
     np.savez(file, **vars(evaluations))
     raw = file.getvalue()
     record = _encode_record(_make_record(evaluations, spec, settings, source, failure, raw))
+    try:
+        parse_record(record)
+    except UnusableError as error:  # such as n_envs=0
+        raise UnusableError(str(error).removeprefix(f"corrupted {RUN_FILE}: ")) from error
     # Searches for runs skip hidden folders, so that nobody reads it before it is complete.
     temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)

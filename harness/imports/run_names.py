@@ -196,7 +196,7 @@ class NamedCurve:
     def interval(self) -> int:
         """Steps between the last two evaluations."""
         steps = self.curve.evaluations.timesteps
-        return int(steps[-1] - steps[-2]) if len(steps) > 1 else int(steps[-1])
+        return int(steps[-1] - steps[-2]) if len(steps) > 1 else max(int(steps[-1]), 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import gzip
 import io
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,12 @@ import numpy as np
 from parallax.harness.imports.return_curves import UNKNOWN, CurveOptions, ReturnCurve, UnreadCurve
 from parallax.harness.imports.run_names import FIELDS, PathPattern
 from parallax.harness.imports.tensorboard_and_wandb import MAX_FILE_BYTES
-from parallax.harness.record.files import UnusableError, read_bounded, summarize_error
+from parallax.harness.record.files import (
+    DECODE_ERRORS,
+    UnusableError,
+    read_bounded,
+    summarize_error,
+)
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet", ".pq")
@@ -44,7 +49,8 @@ def read_table(path: Path, options: CurveOptions) -> Iterator[ReturnCurve | Unre
     Raises:
         UnusableError: It is damaged, too large, or lacks a column.
     """
-    table = _load_columns(path)
+    names = {options.columns.get(field, field) for field in FIELDS if field != "seed"}
+    table = _load_columns(path, {*names, *_OTHER_NAMES})
     step_name = options.columns.get("step", "step")
     if step_name not in table:
         raise UnusableError(_describe_missing("step", step_name, table))
@@ -186,14 +192,14 @@ def _describe_missing(role: str, name: str, table: Mapping[str, Any]) -> str:
     )
 
 
-def _load_columns(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a file as lists of plain values, by name."""
+def _load_columns(path: Path, texts: Collection[str]) -> dict[str, list[Any]]:
+    """Return the columns of a file by name, as lists of values; `texts` have no numbers."""
     import pyarrow
 
     raw = read_bounded(path, MAX_FILE_BYTES)
     try:
         if path.name.endswith(_TEXT_SUFFIXES):
-            table = _read_text_table(_unpack_gzip(raw) if path.suffix == ".gz" else raw)
+            table = _read_text_table(_unpack_gzip(raw) if path.suffix == ".gz" else raw, texts)
         else:
             table = _read_parquet(raw)
         _check_count(table.num_rows * table.num_columns)
@@ -202,7 +208,7 @@ def _load_columns(path: Path) -> dict[str, list[Any]]:
         if len(set(table.column_names)) < table.num_columns:
             raise UnusableError("has two columns of one name")
         return {name: _list_values(table[name]) for name in table.column_names}
-    except (pyarrow.ArrowException, ValueError, TypeError, LookupError, OSError) as error:
+    except (pyarrow.ArrowException, OSError, *DECODE_ERRORS) as error:
         raise UnusableError(f"cannot be read as a table: {summarize_error(error)}") from error
 
 
@@ -218,7 +224,7 @@ def _unpack_gzip(raw: bytes) -> bytes:
     return text
 
 
-def _read_text_table(raw: bytes) -> Any:
+def _read_text_table(raw: bytes, texts: Collection[str]) -> Any:
     """Return the columns of a text whose heading is separated by comma, semicolon or tab."""
     import pyarrow.csv
 
@@ -232,7 +238,10 @@ def _read_text_table(raw: bytes) -> Any:
     return pyarrow.csv.read_csv(
         io.BytesIO(raw),
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter.decode()),
-        convert_options=pyarrow.csv.ConvertOptions(null_values=nulls),
+        # As numbers, the names 1.10 and 1.1 would be one.
+        convert_options=pyarrow.csv.ConvertOptions(
+            null_values=nulls, column_types=dict.fromkeys(texts, pyarrow.string())
+        ),
     )
 
 

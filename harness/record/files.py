@@ -196,7 +196,8 @@ def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         OSError: The folder cannot be written to; `path` is unchanged.
     """
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    # A name that can be guessed could be that of a link to another file.
+    temporary = path.with_name(f".{path.stem[:200]}.{secrets.token_hex(8)}{path.suffix}")
     try:
         write(temporary)
         with temporary.open("rb") as file:

@@ -34,6 +34,8 @@ RESERVED_FOLDERS = {
     SLURM_FOLDER: "is where submissions and their logs go",
 }
 """Names that no study can have, and why: folders of these names hold no runs."""
+RESERVED_RECIPE = "library defaults"
+"""Name that no recipe can have: tables call the own recipes of all frameworks together so."""
 
 SLASH_SUBSTITUTE = "~"
 """Character that replaces a slash in the name of a folder."""

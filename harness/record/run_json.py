@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parallax.harness.record.layout import (
+    RESERVED_RECIPE,
     format_implementation,
     format_script_label,
     format_task_name,
@@ -27,6 +28,7 @@ CHECKSUM_FIELD = "checksum"
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
+RecipeName = Annotated[Name, Meta(pattern=rf"^(?!{RESERVED_RECIPE}\Z)")]
 _ENDPOINTS = r"^(final|auc|last-[1-9][0-9]{0,3}|steps-([1-9][0-9]?|100))\Z"
 RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
 
@@ -46,7 +48,7 @@ class RecordedSpec(Struct, frozen=True):
     framework: Name
     algorithm: Name
     env: Name
-    hps: Name
+    hps: RecipeName
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None  # None: imported, and not known
     steps: Positive
     hyperparameters: dict[str, RecordedValue] = {}

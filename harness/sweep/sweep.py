@@ -76,12 +76,16 @@ def run_sweep(
     return [outcomes[folder] for folder in runs]
 
 
-def list_sweep(specs: Sequence[RunSpec], results_dir: Path) -> list[str]:
+def list_sweep(
+    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = SYSTEM_ALLOCATOR
+) -> list[str]:
     """Return a line for each run of a sweep, and the number of each state; writes nothing.
 
     Raises:
         SpecError: A run cannot be carried out as requested.
     """
+    count_processes(n_jobs)  # refuses what `run_sweep` refuses
+    get_allocator_variables("hydra.launcher.malloc", malloc)
     _check_no_dangling_link(results_dir)
     runs = prepare_sweep(specs, results_dir)
     states = {folder: "incomplete" if (folder / RUN_FILE).exists() else "new" for folder in runs}

@@ -28,7 +28,7 @@ class LocalLauncher(SweepLauncher):
         from parallax.harness.sweep.sweep import list_sweep, run_sweep
 
         if self.dry_run:
-            print(*list_sweep(specs, results_dir), sep="\n")
+            print(*list_sweep(specs, results_dir, self.n_jobs, self.malloc), sep="\n")
             return
         report_outcomes(run_sweep(specs, results_dir, self.n_jobs, self.malloc), results_dir)
 

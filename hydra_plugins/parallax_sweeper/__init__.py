@@ -85,6 +85,8 @@ class OnceSweeper(Sweeper):
         """Return the combinations of all parts, without those that an earlier part has."""
         general = self._parse_choices(format_overrides(self._params))
         asked = self._parse_choices(arguments)
+        if len(asked.get("study", ())) > 1:  # the file of the first one would sweep all of them
+            raise HydraException("study=... takes one name: each study has a grid of its own.")
         parts = [self._parse_choices(format_overrides(part)) for part in self._parts]
         left = [part for one in parts if (part := _restrict_part(one, asked)) is not None]
         if not left:

@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import types
 
 import pytest
 from slurm_fakes import a_record, a_run
 
-from parallax.slurm import arrays
+from parallax.harness.contract.fields import SpecError
+from parallax.slurm import arrays, launch
 from parallax.slurm.arrays import read_records
 from parallax.slurm.settings import load_settings
 
@@ -146,3 +148,23 @@ def test_records_are_ordered_by_job_number_and_not_by_time(tmp_path):
     for name, submitted, number in [*known, ("d", 10, None), ("e", 1000, None)]:
         a_record(tmp_path, name, [[tmp_path / "seed=0"]], submitted=submitted, job_id=number)
     assert [record.name for record in read_records(tmp_path)] == ["d", "a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("name", ["a%jb", "100%", "a\\b"])
+def test_folders_whose_names_slurm_would_replace_are_refused(name, tmp_path):
+    array = types.SimpleNamespace(resources=types.SimpleNamespace(algorithm="ppo"), elements=[])
+    settings = load_settings("default", {})
+    with pytest.raises(SpecError, match="have a meaning in Slurm's paths: rename it"):
+        arrays.create_record(tmp_path / name, array, settings)
+    with pytest.raises(SpecError, match="rename it"), launch._lock_submissions(tmp_path / name):
+        pass
+    assert not (tmp_path / name).exists()
+    assert arrays.create_record(tmp_path / "a b", array, settings).name.startswith("a_b-ppo-")
+
+
+def test_no_submission_is_written_through_a_link(tmp_path):
+    array = types.SimpleNamespace(resources=types.SimpleNamespace(algorithm="ppo"), elements=[])
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "slurm").symlink_to(tmp_path)
+    with pytest.raises(SpecError, match="study/slurm is a link: delete it"):
+        arrays.create_record(tmp_path / "study", array, load_settings("default", {}))

@@ -210,3 +210,23 @@ def test_a_task_has_one_range(results, make_run, capsys):
     assert main(["study", "verdicts", str(results), *ranges[:2]]) == 0
     assert main(["study", "verdicts", str(results), *ranges]) == 2
     assert "--range: a task occurs twice" in capsys.readouterr().err
+
+
+COMMANDS = [["compare"], ["report"], ["report", "--markdown"], ["study", "verdicts"]]
+COMMANDS += [["study", "figures", "--families", "verdicts"], ["study", "plan"]]
+
+
+@pytest.mark.parametrize("name", [".", "figures"])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_nothing_is_written_through_a_link_in_a_study(
+    words, name, results, make_run, tmp_path, capsys
+):
+    make_run()
+    (tmp_path / "elsewhere").mkdir()
+    place = results / "demo" / "analysis" / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(tmp_path / "elsewhere")
+    assert main([*words, str(results / "demo")]) == 2
+    assert f"{place} is a link: name a folder with --output." in capsys.readouterr().err
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert main(["compare", str(results / "demo"), "--output", str(place)]) == 0

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import pickle
 import signal
 
 import forked
@@ -87,6 +88,10 @@ def statuses(folder):
             [f"env.kwargs={{a:{'[' * 500}{']' * 500}}}"],
             "dictionaries can be nested about 100 levels",
         ),
+        (["--multirun", "study=demo,default"], "study=... takes one name: each study has a grid"),
+        ([*TINY, "hydra/launcher=slurm"], "=slurm starts sweeps only: add --multirun."),
+        ([*TINY, "--dry-run", "hydra.launcher.n_jobs=0"], "n_jobs=0 is not a number of runs"),
+        (["-m", *TINY, "--dry-run", "hydra.launcher.malloc=/no.so"], "launcher.malloc=/no.so"),
     ],
 )
 def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_path):
@@ -95,6 +100,28 @@ def test_bad_input_is_one_message_and_leaves_nothing(arguments, message, tmp_pat
     assert message in result.stderr
     assert "Traceback" not in result.stderr and result.stderr.count("Error") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["cwd"]
+
+
+class Touch:
+    """Makes a file when it is unpickled."""
+
+    def __reduce__(self):
+        return os.system, ("touch unpickled",)
+
+
+@pytest.mark.parametrize("joint", ["=", " "])
+def test_no_pickle_is_read_by_the_command_line(joint, tmp_path):
+    (tmp_path / "config.pickle").write_bytes(pickle.dumps(Touch()))
+    words = f"--experimental-rerun{joint}{tmp_path}/config.pickle".split()
+    result = harness(*words, *TINY, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "Error: --experimental-rerun runs code from a pickle file" in result.stderr
+    assert not list(tmp_path.rglob("unpickled"))
+
+
+def test_a_search_path_may_name_a_module_that_is_no_package(tmp_path):
+    result = harness(*TINY, "--dry-run", "hydra.searchpath=[pkg://os]", cwd=tmp_path)
+    assert result.returncode == 0 and "1 run: 1 new." in result.stdout
 
 
 def test_sweep_runs_all_and_then_skips_all(tmp_path):

@@ -216,6 +216,31 @@ def test_the_name_of_a_recipe_comes_with_its_values(conf):
             spec_from_config(config)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("replay: null", "replay=null must be one of"),
+        ("hyperparameters: null", "hyperparameters=None must hold values by name"),
+    ],
+)
+def test_unusable_groups_of_a_study_are_refused(text, found, conf):
+    (conf / "study" / "own.yaml").write_text(f"# @package _global_\n{text}\nstudy: {{name: own}}")
+    with sweep(conf) as (loader, master):
+        config = loader.load_sweep_config(master, ["study=own"])
+        with pytest.raises(SpecError, match=found):
+            spec_from_config(config)
+
+
+@pytest.mark.parametrize("text", ["replay: per", "replay: {name: per}"])
+def test_a_study_sets_the_replay_and_the_diagnosis_of_its_runs(text, conf):
+    text = f"# @package _global_\n{text}\ndiagnosis: strict\nstudy: {{name: own}}"
+    (conf / "study" / "own.yaml").write_text(text)
+    with sweep(conf) as (loader, master):
+        config = loader.load_sweep_config(master, ["study=own", "algorithm=td3"])
+        spec, _ = spec_from_config(config)
+        assert (spec.replay.name, spec.diagnosis["mode"]) == ("per", "strict")
+
+
 TASKS = [
     "# @package _global_\nenv: {name: Ant-v4}\nsteps: 50000\n",
     "name: Other-v4\n",

@@ -114,3 +114,12 @@ def test_json_lines_are_read_and_invalid_ones_numbered(tmp_path):
     assert data_files._describe(OSError(2, "No such file")) == "No such file"
     assert data_files._describe(ValueError("a\nb" + "c" * 300)) == "ab" + "c" * 198
     assert data_files._describe(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize("number", ["010", "-07", "1:30", "1:30:00", "0_7"])
+def test_numbers_that_are_not_decimal_in_yaml_are_refused(number, tmp_path):
+    (tmp_path / "a.yaml").write_text(f"b: 1\nseed: {number}\n")
+    with pytest.raises(SpecError, match=rf"a.yaml:2: .*\({number} needs quotes to be a text\)"):
+        data_files.load_yaml(tmp_path / "a.yaml", "file")
+    (tmp_path / "a.yaml").write_text("[0, -3, 1_000, 0x1F, 0b11, '010', 1.5, 1e3, 2000-01-01]")
+    assert data_files.load_yaml(tmp_path / "a.yaml", "file")[:5] == [0, -3, 1000, 31, 3]

@@ -146,7 +146,7 @@ HOSTILE = {
     "a name in another encoding": (
         "table.csv",
         "step,return,env\n1,1.0,caf\xe9\n".encode("latin-1"),
-        "is not a text in UTF-8",
+        "invalid UTF8 data",
     ),
     "evaluations at step 2^60": (
         "evaluations.npz",
@@ -270,5 +270,59 @@ def test_event_files_of_several_runs_in_one_folder_are_refused(
 ):
     first = write_event_file(EARLIER, env_id="A-v1", seed=1)
     assert import_folder(tmp_path, first, write_event_file(second, **settings)) == 1
+    assert reason in capsys.readouterr().out
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_a_value_that_a_later_one_of_its_step_replaces_is_counted(tmp_path, capsys):
+    points = [("eval/mean_reward", step, value) for step in (500, 1000) for value in (1.0, 5.0)]
+    assert import_folder(tmp_path, write_event_file(points)) == 0
+    assert "2 returns that were logged before are left out" in capsys.readouterr().out
+    (file,) = (tmp_path / "results").rglob("evaluations.npz")
+    assert np.load(file)["results"].ravel().tolist() == [5.0, 5.0]
+
+
+def import_table(tmp_path, content, *words):
+    (tmp_path / "table.csv").write_text(content)
+    return main(["import", str(tmp_path / "table.csv"), *words, "--results-dir", str(tmp_path)])
+
+
+@pytest.mark.parametrize("column", ["hps", "env", "task", "framework", "algorithm", "theirs"])
+def test_names_that_look_like_one_number_are_two_names(column, tmp_path, capsys):
+    table = f"step,return,{column}\n1,1.0,1.10\n1,2.0,1.1\n"
+    words = ["--columns", "hps=theirs"] if column == "theirs" else []
+    assert import_table(tmp_path, table, *words) == 0
+    assert "Imported 2 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pyarrow.array([2**31 - 1], pyarrow.int32()).view(pyarrow.date32()),
+        pyarrow.array([-(2**63)]).view(pyarrow.timestamp("us")),
+        pyarrow.array([2**63 - 1]).view(pyarrow.duration("s")),
+    ],
+    ids=["date", "time", "duration"],
+)
+def test_dates_that_python_does_not_have_are_refused(column, tmp_path, capsys):
+    table = pyarrow.table({"step": [1], "return": [1.0], "when": column})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet")
+    assert main(["import", str(tmp_path / "table.parquet")]) == 1
+    assert "cannot be read as a table" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "reason"),
+    [
+        (["--set", "n_envs=0"], (10, 20), "spec.n_envs: expected `int` >= 1"),
+        (["--set", f"threads={2**60}"], (10, 20), "spec.threads: expected `int` <="),
+        ([], (0,), "spec.steps: expected `int` >= 1"),
+        (["--env", "A-v1"], (0,), "spec.steps: expected `int` >= 1"),
+        (["--hps", "library defaults"], (10, 20), "hps='library defaults' is a name in tables"),
+    ],
+)
+def test_no_run_is_imported_that_no_command_can_read(words, steps, reason, tmp_path, capsys):
+    table = "step,return\n" + "".join(f"{step},{step}\n" for step in steps)
+    assert import_table(tmp_path, table, *words) == 1
     assert reason in capsys.readouterr().out
     assert not list(tmp_path.rglob("run.json"))

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import io
+import os
 import socket
 import zipfile
 
@@ -93,3 +94,13 @@ def test_statistics_of_a_policy_are_numbers_that_can_normalize(change):
     other = dataclasses.replace(stored, normalization=statistics | change)
     with pytest.raises(files.UnusableError, match="the normalisation has"):
         npz_files.unpack_policy(npz_files.pack_policy(other))
+
+
+def test_no_link_is_written_through_by_a_temporary_name(tmp_path):
+    victim, folder = tmp_path / "victim", tmp_path / "folder"
+    victim.write_text("mine")
+    folder.mkdir()
+    (folder / f".page.{os.getpid()}.png").symlink_to(victim)
+    files.write_path_atomically(folder / "page.png", lambda path: path.write_text("page"))
+    assert victim.read_text() == "mine" and (folder / "page.png").read_text() == "page"
+    assert not (folder / "page.png").is_symlink()

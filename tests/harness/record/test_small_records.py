@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parallax.analysis.labels import LIBRARY_DEFAULTS
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import check_folder_names
 from parallax.harness.imports.run_import import write_imported_run
 from parallax.harness.record import old_names, provenance, reading
 from parallax.harness.record.completeness import NewerSchemaError, RunReading, describe_nonfinite
 from parallax.harness.record.files import UnusableError
+from parallax.harness.record.layout import RESERVED_RECIPE
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import (
@@ -61,6 +65,7 @@ def make_evaluations():
 
 
 SPEC = {"study": "s", "env": "Hopper-v4", "algorithm": "ppo", "hps": "own", "steps": 200}
+SPEC |= {"framework": "sb3", "seed": 7}
 
 
 def test_imported_run_is_complete_and_alone_in_its_folder(tmp_path):
@@ -184,7 +189,7 @@ RESULTS = Path("/results")
 
 def make_record(spec=(), **changes):
     """The content of a `run.json` with nothing but what it must have."""
-    least = {"framework": "sb3", "seed": 7, **SPEC, **dict(spec)}
+    least = {**SPEC, **dict(spec)}
     content = {"schema": SCHEMA, "status": "completed", "spec": least, "steps": {"scheduled": 200}}
     return json.dumps(content | changes).encode()
 
@@ -199,7 +204,7 @@ def test_settings_are_complete_for_own_runs_and_partial_for_imported_ones():
     found = read(spec={"own": 5}).spec
     assert found["own"] == 5 and found["n_envs"] == 1 and found["replay"] == {"name": "uniform"}
     source = {"source": "a", "format": "log"}
-    assert read(imported=source).spec == {"framework": "sb3", "seed": 7, **SPEC, "imported": "log"}
+    assert read(imported=source).spec == {**SPEC, "imported": "log"}
 
 
 def test_run_location_is_that_of_its_record_except_for_renamed_studies():
@@ -235,6 +240,15 @@ def test_a_record_has_an_endpoint_that_exists(name):
     for odd in ("bogus", "last-0", "last-10000", "steps-101", f"{name}\n", "", "9" * 5000):
         with pytest.raises(UnusableError, match=r"spec\.endpoint: expected"):
             parse_record(make_record(spec={"endpoint": odd}))
+
+
+def test_no_recipe_is_called_as_tables_call_all_own_recipes():
+    assert RESERVED_RECIPE == LIBRARY_DEFAULTS
+    assert parse_record(make_record(spec={"hps": f"{RESERVED_RECIPE} 2"}))
+    with pytest.raises(UnusableError, match=r"spec.hps: expected `str` matching regex"):
+        parse_record(make_record(spec={"hps": RESERVED_RECIPE}))
+    with pytest.raises(SpecError, match="hps='library defaults' is a name in tables"):
+        check_folder_names({"study": "a", "hps": RESERVED_RECIPE})
 
 
 def test_records_of_later_schemas_are_refused_with_their_content():

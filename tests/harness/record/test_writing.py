@@ -341,6 +341,7 @@ EVALUATIONS = RunEvaluations(
     np.array([100, 200, 300]), np.array([[1.0, 3.0], [5.0, 6.0], [9.0, 9.0]]), np.ones((3, 2))
 )
 SPEC = {"study": "s", "env": "Hopper-v4", "algorithm": "ppo", "hps": "own", "steps": 500}
+SPEC |= {"framework": "sb3", "seed": 0}
 
 
 def write_run(tmp_path, failure="", settings=None):

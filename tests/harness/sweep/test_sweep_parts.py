@@ -356,7 +356,7 @@ def test_listed_runs_have_folders_states_and_remaining_steps(tmp_path):
     recorded.edit(incomplete, status="pending")
     specs = [spec_from_dict(read_run(complete).spec)]
     specs += [dataclasses.replace(specs[0], seed=seed) for seed in (1, 2)]
-    *lines, total = sweep.list_sweep(specs, tmp_path)
+    *lines, total = sweep.list_sweep(specs, tmp_path, 1)
     names = [str(spec.folder(tmp_path).relative_to(tmp_path)) for spec in specs]
     assert [line.split() for line in lines] == [
         [state, name] for state, name in zip(("complete", "incomplete", "new"), names, strict=True)
