@@ -161,6 +161,8 @@ def parse_setting(text: str) -> Any:
     """Return a setting as a number, boolean or text, depending on how it is written."""
     if text in ("True", "False", "None"):
         return {"True": True, "False": False, "None": None}[text]
+    if "_" in text or not text.isascii():  # Python reads 1_0 as 10, and digits of other scripts
+        return text
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):

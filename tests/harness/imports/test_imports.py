@@ -15,7 +15,11 @@ from parallax.analysis.data.load import load_runs
 from parallax.harness.cli.main import main
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.imports.run_names import PathPattern
-from parallax.harness.imports.tensorboard_and_wandb import read_event_files, read_wandb_file
+from parallax.harness.imports.tensorboard_and_wandb import (
+    parse_setting,
+    read_event_files,
+    read_wandb_file,
+)
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import _check_same_run
@@ -163,6 +167,12 @@ def test_cleanrl_folders_state_task_seed_and_length(tmp_path, call):
     record = read_run(first.path).record
     assert record.native["learning_rate"] == 0.00025 and record.native["anneal_lr"] is True
     assert record.imported.stated_by["seed"] == "file"
+
+
+@pytest.mark.parametrize("text", ["1_0", "1_0.5", "\N{ARABIC-INDIC DIGIT THREE}", "nan", "1e999"])
+def test_settings_that_are_no_plain_numbers_stay_texts(text):
+    assert parse_setting(text) == text
+    assert [parse_setting(plain) for plain in ("10", "-0.5", "1e-3")] == [10, -0.5, 0.001]
 
 
 def test_offline_files_of_wandb_need_no_wandb(call):
