@@ -89,7 +89,7 @@ class Plan:
     n_envs: int = 1
 
     def rng(self) -> np.random.Generator:
-        """Generator of this run, which does not depend on the others."""
+        """Return the generator of this run, which does not depend on the others."""
         return np.random.default_rng(zlib.crc32(repr(dataclasses.astuple(self)).encode()))
 
 

@@ -347,7 +347,7 @@ def count_suite_words(
 
 
 def main() -> int:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=1_000, help="pairs per cell")
     parser.add_argument("--suites", type=int, default=200, help="suites of two frameworks per cell")

@@ -31,7 +31,7 @@ _OWN_MODULES = ("parallax.harness.worker", "parallax.harness.record.trace", "pan
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
-    """Serves requests until the client has closed the socket and no child runs.
+    """Serve requests until the client has closed the socket and no child runs.
 
     Returns:
         In a child the exit code of its run; in the server 0, or 1 where it may not fork.
@@ -71,14 +71,14 @@ class _ChildProcess:
         return self.handle
 
     def report(self) -> None:
-        """Reports its exit code as `subprocess` would."""
+        """Report its exit code as `subprocess` would."""
         _, status = os.waitpid(self.pid, 0)
         with contextlib.suppress(OSError):  # the client may be gone
             self.channel.send(str(os.waitstatus_to_exitcode(status)).encode())
         self.close()
 
     def close(self) -> None:
-        """Closes its handles."""
+        """Close its handles."""
         os.close(self.handle)
         self.channel.close()
 
@@ -134,7 +134,7 @@ def _fork_child(children: list[_ChildProcess], channel_file: int, log: int, *lif
 
 
 def _become_worker(log: int) -> None:
-    """Closes and resets what a process that was not forked would not have."""
+    """Close and reset what a process that was not forked would not have."""
     import numpy as np
 
     os.setsid()

@@ -36,7 +36,7 @@ from parallax.harness.train.stop_signals import (
 def main(
     path: Path, log: str | None = None, lifeline: str | None = None, *, parent: int | None = None
 ) -> int:
-    """Executes the pending run in a folder.
+    """Execute the pending run in a folder.
 
     Args:
         path: The run folder.

@@ -50,7 +50,7 @@ def status_to_json(runs: Sequence[RunState], queue: SlurmQueue, root: Path) -> s
 
 
 def count_states(runs: Iterable[RunState]) -> dict[str, int]:
-    """Number of runs in each state, zeros included."""
+    """Return the number of runs in each state, zeros included."""
     counts = collections.Counter(run.state for run in runs)
     return {state: counts[state] for state in RUN_STATES}
 

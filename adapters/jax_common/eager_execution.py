@@ -116,7 +116,7 @@ def get_newest_state(state: TrainState) -> TrainState:
 
 
 def track_state(state: TrainState) -> None:
-    """Number the parameters of a train state that was just made or is about to be used."""
+    """Assign numbers to the parameters of a train state that is new or about to be used."""
     for field in ("params", "target_params"):
         for path, leaf in jax.tree_util.tree_leaves_with_path(getattr(state, field, ())):
             place = _parameter_ids.setdefault(

@@ -319,7 +319,7 @@ def remove_variant_setting(variant: str, key: str) -> tuple[str, str]:
 def find_variant_pairs(
     material: StudyResults, key: str
 ) -> dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]]:
-    """Settings run with and without a setting, by study, its value and what else they share."""
+    """Group settings run with and without a setting, by study, value and what else they share."""
     cells = sorted({cell for cell, _ in material.curves})
     found: dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]] = {}
     for cell in cells:

@@ -68,7 +68,7 @@ class PageContext:
 def make_page_context(
     groups: Iterable[ScoreGroup], page_folder: Path, images: Mapping[str, bytes]
 ) -> PageContext:
-    """Number the groups, in their order; the folder of the page need not exist."""
+    """Assign numbers to the groups, in their order; the folder of the page need not exist."""
     numbers = {group.key: number for number, group in enumerate(groups)}
     return PageContext(numbers, page_folder.resolve(), images)
 

@@ -91,7 +91,7 @@ def compute_aggregates(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> AggregateScores:
-    """Aggregates with percentile intervals from the stratified bootstrap.
+    """Return aggregates with percentile intervals from the stratified bootstrap.
 
     Args:
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.
@@ -213,7 +213,7 @@ def compute_profiles(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> PerformanceProfiles:
-    """Performance profiles with pointwise percentile intervals from the stratified bootstrap.
+    """Return performance profiles with pointwise intervals from the stratified bootstrap.
 
     Args:
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.

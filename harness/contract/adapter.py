@@ -173,7 +173,7 @@ class Monitor(Protocol):
         policy_io: PolicyIO | None = None,
         checkpointable: Checkpointable | None = None,
     ) -> None:
-        """Registers, before training, the functions that read and restore the training's state.
+        """Register, before training, the functions that read and restore the training's state.
 
         Args:
             policy: The greedy policy.
@@ -185,7 +185,7 @@ class Monitor(Protocol):
         """
 
     def safe_point(self) -> None:
-        """Marks a point at which the training can be saved and resumed; call it often.
+        """Mark a point at which the training can be saved and resumed; call it often.
 
         Call it at the head of the training loop, after all updates of the steps so far, and always
         at the same place in the code. The first call may load the state of an earlier process; any
@@ -196,7 +196,7 @@ class Monitor(Protocol):
         """
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Adds values to the trace, at the current number of environment steps."""
+        """Add values to the trace, at the current number of environment steps."""
 
 
 @runtime_checkable
@@ -530,7 +530,7 @@ def find_adapter_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def load_adapter(name: str) -> Adapter:
-    """The adapter registered as `name`.
+    """Return the adapter registered as `name`.
 
     Raises:
         SpecError: No adapter has that name, or it cannot be loaded.
@@ -560,7 +560,7 @@ def list_usable_frameworks() -> list[str]:
 
 
 def find_adapter_entry_point(name: str) -> importlib.metadata.EntryPoint:
-    """The entry point registered as `name`.
+    """Return the entry point registered as `name`.
 
     Raises:
         SpecError: No adapter has that name, or several have it.

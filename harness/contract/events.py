@@ -311,7 +311,7 @@ def find_watcher_entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 def watch_libraries(
     events: TrainingEvents, watchers: Sequence[LibraryWatcher] | None = None
 ) -> Iterator[None]:
-    """Runs all watchers that have subscribers within the context; leaves nothing behind.
+    """Run all watchers that have subscribers within the context; leave nothing behind.
 
     Args:
         events: The subscribers.
@@ -368,7 +368,7 @@ class TargetUpdateDetector:
     """Detects target networks that have moved since the last check."""
 
     def __init__(self, events: TrainingEvents, read: Callable[[], Weights]) -> None:
-        """Reads no weights yet.
+        """Read no weights yet.
 
         Args:
             events: The subscribers.
@@ -378,7 +378,7 @@ class TargetUpdateDetector:
         self._last: Weights = {}
 
     def look(self, event: object = None) -> None:
-        """Compares the weights with those of the last check; the triggering `event` is ignored."""
+        """Compare the weights with those of the last check; the triggering `event` is ignored."""
         before, now = self._last, self._read()
         self._last = now
         targets = [name for name in now if "target" in name and name in before]

@@ -69,7 +69,7 @@ def bounded_field(
 
 
 def build_dataclass(cls: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    """Builds dataclass `cls` from a mapping, refusing unknown, missing and ill-typed values.
+    """Build dataclass `cls` from a mapping, refusing unknown, missing and ill-typed values.
 
     Args:
         cls: A dataclass whose fields were made with `bounded_field`.
@@ -117,7 +117,7 @@ def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
 
 
 def check_value(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
-    """Converts `value` to the annotated type and checks its limits."""
+    """Convert `value` to the annotated type and check its limits."""
     value = _convert_value(name, value, hint)
     if value == () and limits.get("filled"):
         raise SpecError(f"{name}=[] must have at least one entry, such as [256, 256].")
@@ -174,7 +174,7 @@ def _check_limits(name: str, value: Any, limits: Mapping[str, Any]) -> None:
 
 
 def format_value(value: Any) -> str:
-    """A value as a user would type it: lists for tuples, null for None, calls for objects."""
+    """Return a value as a user types it: lists for tuples, null for None, calls for objects."""
     if value is None:
         return "null"
     if isinstance(value, tuple):
@@ -201,7 +201,7 @@ HANDLED_ERRORS = (RunsFailedError, SpecError, KeyboardInterrupt)
 
 
 def report_error(error: BaseException) -> int:
-    """Prints one message and returns the exit code that goes with it."""
+    """Print one message and return the exit code that goes with it."""
     if isinstance(error, KeyboardInterrupt):
         print("Interrupted. Run the same command again to resume.", file=sys.stderr)
         return 130

@@ -121,7 +121,7 @@ def forbid_imports_from(folders: Iterable[Path]) -> None:
 
 
 def check_interpreter(python: str, framework: str) -> None:
-    """Checks that a program is a Python interpreter and can train with a framework.
+    """Check that a program is a Python interpreter and can train with a framework.
 
     Raises:
         SpecError: It does not exist, is not Python or lacks something; says what.
@@ -230,7 +230,7 @@ _ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
 
 
 def import_modules(modules: Iterable[str]) -> None:
-    """Imports modules, without the thread that pyarrow would start; skips missing ones."""
+    """Import modules, without the thread that pyarrow would start; skip missing ones."""
     before = os.environ.get(_ARROW_OPTIONS)
     os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
     try:

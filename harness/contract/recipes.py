@@ -42,7 +42,7 @@ def list_recipe_names(algorithm: str) -> list[str]:
 
 
 def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
-    """The values in a recipe file, unchecked.
+    """Return the values in a recipe file, unchecked.
 
     Raises:
         SpecError: There is no such recipe, or its file is damaged; names file and line.
@@ -55,7 +55,7 @@ def read_recipe(algorithm: str, name: str) -> dict[str, Any]:
 
 
 def load_recipe(algorithm: str, name: str) -> Hyperparameters:
-    """A recipe as checked hyperparameters.
+    """Return a recipe as checked hyperparameters.
 
     Raises:
         SpecError: There is no such recipe, or a value in it cannot be used; names file and line.

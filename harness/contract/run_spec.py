@@ -212,7 +212,7 @@ class RunSpec:
         return format_implementation(self.framework, self.script.label if self.script else "")
 
     def folder(self, results_dir: Path) -> Path:
-        """The run folder below `results_dir`."""
+        """Return the run folder below `results_dir`."""
         names = (self.study, self.task_name, self.algorithm, self.hps, self.implementation)
         return RunPath(*names, self.variant, self.seed).to_folder(results_dir)
 
@@ -229,7 +229,7 @@ class RunSpec:
 def make_run_spec(
     values: Mapping[str, Any], hyperparameters: Mapping[str, Any], recipe: Mapping[str, Any]
 ) -> RunSpec:
-    """Checks user input and makes a `RunSpec` of it.
+    """Check user input and make a `RunSpec` of it.
 
     Args:
         values: Every other field of `RunSpec` by name; `eval_every` None is a tenth of the steps.
@@ -287,7 +287,7 @@ def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
 
 
 def spec_from_dict(content: Any) -> RunSpec:
-    """The inverse of `spec_to_dict`.
+    """Invert `spec_to_dict`.
 
     Raises:
         SpecError: `content` is not a run's spec.
@@ -328,7 +328,7 @@ def spec_from_dict(content: Any) -> RunSpec:
 
 
 def rename_study(spec: RunSpec, study: str) -> RunSpec:
-    """The same run in another study, as after the study's folder was renamed.
+    """Return the same run in another study, as after the study's folder was renamed.
 
     Raises:
         SpecError: No study can have that name.

@@ -160,7 +160,7 @@ class ConfigTranslator:
         patchable: Collection[str] = (),
         converts_meanings: bool = False,
     ) -> None:
-        """Creates a translator that has claimed nothing yet.
+        """Create a translator that has claimed nothing yet.
 
         Args:
             framework: Name of the adapter, for messages.
@@ -183,26 +183,26 @@ class ConfigTranslator:
         self._refusals: dict[str, str] = {}
 
     def value(self, field: str) -> Any:
-        """The requested unified value."""
+        """Return the requested unified value."""
         return self._values[field]
 
     def set_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
-        """Sets the framework's public option `name`, to the unified value unless given."""
+        """Set the framework's public option `name`, to the unified value unless given."""
         self._claim_field(field, "aligned", name, native, note)
 
     def declare_rounded(self, field: str, value: Any) -> None:
-        """Declares which value of `field`, set before, upstream uses: another one is rounded."""
+        """Declare which value of `field`, set before, upstream uses: another one is rounded."""
         if value != self._values[field]:
             self._rows[field] = dataclasses.replace(self._rows[field], value=value, kind="rounded")
 
     def share_option(self, field: str, name: str, note: str = "") -> None:
-        """Declares that the public option `name`, set before, also determines `field`."""
+        """Declare that the public option `name`, set before, also determines `field`."""
         self._rows[field] = TranslatedSetting(
             field, self._values[field], "aligned", name, self._settings[name], note
         )
 
     def emulate_option(self, field: str, name: str, native: Any = _AS_IS, note: str = "") -> None:
-        """Sets an option that the adapter implements around upstream; `note` says how."""
+        """Set an option that the adapter implements around upstream; `note` says how."""
         self._claim_field(field, "emulated", name, native, note)
 
     def emulate_other_values(
@@ -215,7 +215,7 @@ class ConfigTranslator:
         native: Any = _AS_IS,
         note: str = "",
     ) -> None:
-        """Declares that the framework fixes `field`; other values are set around upstream.
+        """Declare that the framework fixes `field`; other values are set around upstream.
 
         Args:
             field: The hyperparameter.
@@ -236,15 +236,15 @@ class ConfigTranslator:
         return field in self._patchable
 
     def declare_constant(self, field: str, constant: Any, note: str = "") -> None:
-        """Declares that the framework fixes `field`; any other value is patched or refused."""
+        """Declare that the framework fixes `field`; any other value is patched or refused."""
         self._declare_fixed(field, constant, "constant", note)
 
     def declare_tied(self, field: str, value: Any, note: str) -> None:
-        """Declares that the option in `note` fixes `field`; other values are patched or refused."""
+        """Declare that the option in `note` fixes `field`; other values are patched or refused."""
         self._declare_fixed(field, value, "tied", note)
 
     def convert_meaning(self, field: str, intervention: str, unless: Any = None) -> None:
-        """Declares that upstream uses the value of `field` in another way than the schema says.
+        """Declare that upstream uses the value of `field` in another way than the schema says.
 
         Args:
             field: The hyperparameter.
@@ -255,14 +255,14 @@ class ConfigTranslator:
             self._conversions[field] = intervention
 
     def convert_entropy_unit(self, task: Task) -> None:
-        """Declares that upstream's log-probabilities are those of actions in their own range."""
+        """Declare that upstream's log-probabilities are those of actions in their own range."""
         name = "log-probability-of-the-scaled-action"
         ranges = {high - low for low, high in zip(task.action_low, task.action_high, strict=True)}
         if ranges != {2.0}:
             self.convert_meaning("target_entropy", name, unless=())
 
     def set_conv_filters(self, name: str, task: Task, note: str = "") -> None:
-        """Sets the public option `name` to `conv_filters` if observations are images.
+        """Set the public option `name` to `conv_filters` if observations are images.
 
         Otherwise there are no filters.
         """
@@ -285,7 +285,7 @@ class ConfigTranslator:
             )
 
     def reject_value(self, field: str, reason: str) -> None:
-        """Notes that no upstream option can honour the requested value of `field`.
+        """Note that no upstream option can honour the requested value of `field`.
 
         If a patch of upstream's source can, the field is patched. A later reason replaces an
         earlier one.
@@ -299,7 +299,7 @@ class ConfigTranslator:
         )
 
     def set_extra_options(self, **settings: Any) -> None:
-        """Sets native options that correspond to no unified field."""
+        """Set native options that correspond to no unified field."""
         self._settings.update(settings)
 
     def finish(
@@ -308,7 +308,7 @@ class ConfigTranslator:
         framework_steps: int | None = None,
         update_schedule: UpdateSchedule | None = None,
     ) -> NativeConfig:
-        """Returns the native settings.
+        """Return the native settings.
 
         Args:
             total_steps: Environment transitions upstream will take.

@@ -44,7 +44,7 @@ def silence_future_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silence_output() -> Iterator[None]:
-    """Keeps the frameworks' progress messages off the screen."""
+    """Keep the frameworks' progress messages off the screen."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:

@@ -112,7 +112,7 @@ class CheckpointStore:
     """The checkpoints of one run, written by the owner of its lock."""
 
     def __init__(self, lease: RunLock) -> None:
-        """Reads nothing yet."""
+        """Read nothing yet."""
         self._lease = lease
         self._folder = lease.folder / CHECKPOINT_FOLDER
         # Oldest first; known to be complete.
@@ -123,7 +123,7 @@ class CheckpointStore:
         return _list_newest(self._folder)
 
     def save(self, metadata: Mapping[str, Any], state: Any) -> SavedCheckpoint:
-        """Saves a state, and removes all checkpoints but the last two.
+        """Save a state, and remove all checkpoints but the last two.
 
         Raises:
             OSError: For example a full disk; the earlier checkpoints are unchanged.
@@ -160,7 +160,7 @@ class CheckpointStore:
         return SavedCheckpoint(number, packer.written + len(guarded), packer.total)
 
     def load(self, number: int, room: float = math.inf) -> LoadedCheckpoint:
-        """Returns a checkpoint, after checking the hashes of all its bytes.
+        """Return a checkpoint, after checking the hashes of all its bytes.
 
         Its arrays may take `room` bytes beyond some times those that are stored: a chunk is stored
         once, however often a state repeats it.
@@ -195,12 +195,12 @@ class CheckpointStore:
         return _decode_state(_read_signed_state(self._folder, number)[0]).about
 
     def remove(self) -> None:
-        """Removes all checkpoints."""
+        """Remove all checkpoints."""
         self._lease.remove(CHECKPOINT_FOLDER)
         self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
-        """Returns the bytes at a place.
+        """Return the bytes at a place.
 
         Raises:
             UnusableError: They cannot be read.

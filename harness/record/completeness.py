@@ -148,7 +148,7 @@ class RunSource(Protocol):
 
 
 def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -> RunReading:
-    """Applies the rule of completeness to one run; never raises because of its contents.
+    """Apply the rule of completeness to one run; never raise because of its contents.
 
     Run folders and rows of packed files are judged here, and nowhere else.
 
@@ -250,7 +250,7 @@ def why_unfinished(status: str, failure: str | None) -> str:
 
 
 def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
-    """Checks the half of the rule that concerns evaluations.
+    """Check the half of the rule that concerns evaluations.
 
     Raises:
         UnusableError: The evaluations end elsewhere, or a return is not finite.
@@ -263,7 +263,7 @@ def check_complete(evaluations: "RunEvaluations", scheduled: int) -> None:
 
 
 def check_finite(evaluations: "RunEvaluations") -> None:
-    """Checks that every return is a number.
+    """Check that every return is a number.
 
     Raises:
         DivergedError: A return is not finite.

@@ -28,7 +28,7 @@ class UnusableError(Exception):
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Args:
         path: The file; links are not followed and special files not opened.
@@ -56,7 +56,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
-    """Opens a regular file for reading.
+    """Open a regular file for reading.
 
     Raises:
         UnusableError: It is a link or not a regular file.
@@ -145,7 +145,7 @@ parse_jobs = make_number_parser(1, MAX_JOBS, "-1")
 def write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], staging: Path | None = None
 ) -> None:
-    """Writes to a temporary name in the same folder, then renames.
+    """Write to a temporary name in the same folder, then rename.
 
     The content is on the disk before the rename, and the rename before this returns: after a power
     failure the file is the old one or the new one, and a file that is written later never exists
@@ -177,7 +177,7 @@ def write_atomically(
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk, if its file system supports that."""
+    """Wait until the names in a folder are on the disk, if its file system supports that."""
     with contextlib.suppress(OSError):  # some network file systems refuse, and write through
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -219,12 +219,12 @@ def find_write_error(path: Path, size: int) -> OSError | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text; characters that UTF-8 cannot encode become question marks."""
+    """Write UTF-8 text; characters that UTF-8 cannot encode become question marks."""
     write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
 
 
 def write_texts_atomically(texts: Mapping[Path, str]) -> None:
-    """Writes several files, making folders as needed: all of them, or none.
+    """Write several files, making folders as needed: all of them, or none.
 
     Raises:
         OSError: One cannot be written; what was written before is undone.
@@ -247,7 +247,7 @@ def write_texts_atomically(texts: Mapping[Path, str]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes strict JSON; infinities become text."""
+    """Write strict JSON; infinities become text."""
     write_atomically(path, make_json_writer(content))
 
 

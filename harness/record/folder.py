@@ -69,7 +69,7 @@ class RunFolder:
     """
 
     def __init__(self, lease: RunLock, content: Mapping[str, Any] | None = None) -> None:
-        """Opens a run folder for writing; nothing is written yet.
+        """Open a run folder for writing; nothing is written yet.
 
         Args:
             lease: The lock that allows writing it.
@@ -105,7 +105,7 @@ class RunFolder:
         return len(self._timesteps)
 
     def clear(self) -> None:
-        """Removes the files of an earlier attempt, except its checkpoints and findings."""
+        """Remove the files of an earlier attempt, except its checkpoints and findings."""
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             self._lease.remove(name)
         self._remove_leftovers(CHECKPOINT_FOLDER)
@@ -115,7 +115,7 @@ class RunFolder:
         self._lease.write(SCRIPT_DIFF_FILE, make_bytes_writer(diff.encode()))
 
     def tidy(self) -> None:
-        """Removes the files that only a running process needs, and none of a complete run."""
+        """Remove the files that only a running process needs, and none of a complete run."""
         self._remove_leftovers()
 
     def _remove_leftovers(self, *spared: str) -> None:
@@ -124,7 +124,7 @@ class RunFolder:
                 self._lease.remove(name)
 
     def state(self) -> dict[str, Any]:
-        """Evaluations and trace so far, as plain values and arrays."""
+        """Return evaluations and trace so far, as plain values and arrays."""
         return {
             "timesteps": list(self._timesteps),
             "returns": [np.array(returns) for returns in self._returns],
@@ -134,7 +134,7 @@ class RunFolder:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replaces evaluations and trace by those in `state`."""
+        """Replace evaluations and trace by those in `state`."""
         self._trace.close()
         del self._trace
         self._timesteps = list(state["timesteps"])
@@ -154,7 +154,7 @@ class RunFolder:
         self._lease.remove(EVALUATIONS_FILE)
 
     def rename_damaged_files(self) -> None:
-        """Renames the files of a damaged run, so that they can still be repaired."""
+        """Rename the files of a damaged run, so that they can still be repaired."""
         for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
@@ -169,11 +169,11 @@ class RunFolder:
         self._lease.remove(_RESERVE_FILE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds values to the trace; `flush` writes them."""
+        """Add values to the trace; `flush` writes them."""
         self._trace.record(step, metrics)
 
     def add_evaluation(self, step: int, returns: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Adds an evaluation and writes all files up to now.
+        """Add an evaluation and write all files up to now.
 
         Args:
             step: Environment steps taken.
@@ -197,11 +197,11 @@ class RunFolder:
         self._write_guarded(EVALUATIONS_FILE, file.getvalue())
 
     def flush(self) -> None:
-        """Appends new values to the file of the trace."""
+        """Append new values to the file of the trace."""
         self._trace.append()
 
     def finish_trace(self) -> None:
-        """Writes the whole trace as one Parquet file."""
+        """Write the whole trace as one Parquet file."""
         self._trace.append()
         self._trace.close()
         file = io.BytesIO()
@@ -209,26 +209,26 @@ class RunFolder:
         self._write_guarded(TRACE_FILE, file.getvalue())
 
     def save_policy(self, policy: StoredPolicy) -> None:
-        """Writes the policy that the run has learned."""
+        """Write the policy that the run has learned."""
         self._write_guarded(POLICY_FILE, pack_policy(policy))
 
     def remove_diagnosis(self) -> None:
-        """Removes the findings of an attempt whose steps are repeated, and loggers' files."""
+        """Remove the findings of an attempt whose steps are repeated, and loggers' files."""
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
             self._lease.remove(name)
 
     def open_append_file(self, name: str, resumes: bool) -> "AppendFile":
-        """Opens a file that others can read while it grows; see `AppendFile`."""
+        """Open a file that others can read while it grows; see `AppendFile`."""
         from parallax.harness.record.trace import AppendFile
 
         return AppendFile(self._lease, name, resumes)
 
     def save_diagnosis(self, report: Mapping[str, Any]) -> None:
-        """Writes the current report of the diagnosis, which is not part of the results."""
+        """Write the current report of the diagnosis, which is not part of the results."""
         self._lease.write(DIAGNOSIS_FILE, make_json_writer(report))
 
     def write_heartbeat(self, step: int, period: float) -> None:
-        """Publishes the progress of the run and the seconds until the next heartbeat."""
+        """Publish the progress of the run and the seconds until the next heartbeat."""
         beat = {
             "step": step,
             "time": time.time(),
@@ -246,11 +246,11 @@ class RunFolder:
         return {"resumed_from": step, "resumptions": earlier + 1}
 
     def remove_heartbeat(self) -> None:
-        """Removes the file of `write_heartbeat`."""
+        """Remove the file of `write_heartbeat`."""
         self._lease.remove(PROGRESS_FILE)
 
     def update_run(self, **changes: Any) -> None:
-        """Replaces top-level entries of `run.json` and writes it."""
+        """Replace top-level entries of `run.json` and write it."""
         content = (
             self.content | changes | {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
         )
@@ -262,7 +262,7 @@ class RunFolder:
         self.content = content
 
     def begin_log(self, new: str) -> None:
-        """Makes the file `new` the log and numbers the one of the last attempt."""
+        """Make the file `new` the log and number the one of the last attempt."""
         numbers = [path.name.split(".")[1] for path in self.path.glob("log.*.txt")]
         last = max((int(number) for number in numbers if number.isdecimal()), default=0)
         self._lease.move(LOG_FILE, f"log.{last + 1}.txt")
@@ -312,7 +312,7 @@ class HeartbeatWriter:
     """Writes `progress.json` from a separate thread, whatever the training does."""
 
     def __init__(self, folder: RunFolder, steps: Callable[[], int]) -> None:
-        """Creates the thread without starting it."""
+        """Create the thread without starting it."""
         self._folder = folder
         self._steps = steps
         self._begun = time.monotonic()
@@ -320,13 +320,13 @@ class HeartbeatWriter:
         self._thread = threading.Thread(target=self._beat_until_over, daemon=True)
 
     def __enter__(self) -> "HeartbeatWriter":
-        """Writes one heartbeat now, then more of them regularly."""
+        """Write one heartbeat now, then more of them regularly."""
         self._beat()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops the thread and removes the heartbeat."""
+        """Stop the thread and remove the heartbeat."""
         self._over.set()
         self._thread.join()
         with contextlib.suppress(OSError, LockLostError):

@@ -65,7 +65,7 @@ class RunPath:
     seed: int | None
 
     def to_folder(self, results_dir: Path) -> Path:
-        """The run folder in a folder of results."""
+        """Return the run folder in a folder of results."""
         names = (to_folder_name(getattr(self, name)) for name in _PATH_FIELDS)
         return results_dir.joinpath(*names, f"seed={self.seed}")
 

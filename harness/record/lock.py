@@ -114,7 +114,7 @@ class RunLock:
 
     @classmethod
     def acquire(cls, folder: Path, silent: Collection[str] | None = None) -> "RunLock":
-        """Takes the lock, if necessary from an owner that has died or been superseded.
+        """Take the lock, if necessary from an owner that has died or been superseded.
 
         An owner on another machine is watched, which takes a minute or two.
 
@@ -140,7 +140,7 @@ class RunLock:
         return cls(folder, token)
 
     def __enter__(self) -> "RunLock":
-        """The lock itself."""
+        """Return the lock itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,19 +191,19 @@ class RunLock:
         return grown[0]
 
     def move(self, name: str, new: str) -> None:
-        """Renames a file in the run folder, if it exists."""
+        """Rename a file in the run folder, if it exists."""
         waypoint = self.staging / new
         self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
         self._guard(lambda: _rename_if_present(waypoint, self.folder / new))
 
     def remove(self, name: str) -> None:
-        """Deletes a file or a folder from the run folder, if it exists."""
+        """Delete a file or a folder from the run folder, if it exists."""
         waypoint = self.staging / Path(name).name
         self._guard(lambda: _rename_if_present(self.folder / name, waypoint))
         _delete_path(waypoint)
 
     def make_folder(self, name: str) -> None:
-        """Makes a folder in the run folder, unless it exists."""
+        """Make a folder in the run folder, unless it exists."""
         if not (self.folder / name).is_dir():
             waypoint = self.staging / name
             self._guard(lambda: waypoint.mkdir(exist_ok=True))
@@ -293,7 +293,7 @@ def watch_heartbeats(
 
 
 def unlock_folder(folder: Path, holder: LockOwner) -> None:
-    """Removes a lock, whether its owner is alive or not: the owner's later writes fail."""
+    """Remove a lock, whether its owner is alive or not: the owner's later writes fail."""
     _remove_lock(folder, holder.token)
 
 
@@ -322,7 +322,7 @@ def _read_period(folder: Path) -> float:
 
 
 def _wait_for_end(holder: LockOwner, folder: Path) -> None:
-    """Waits until an owner that lost its lock can notice: it checks at every heartbeat."""
+    """Wait until an owner that lost its lock can notice: it checks at every heartbeat."""
     deadline = time.monotonic() + 1.5 * _read_period(folder) + 2
     while time.monotonic() < deadline and (not holder.is_local or holder.is_running()):
         time.sleep(0.1)
@@ -333,7 +333,7 @@ def _compute_patience(folder: Path) -> float:
 
 
 def _create_lock(folder: Path, token: str) -> bool:
-    """Creates a lock under another name and moves it into place, which fails if there is one."""
+    """Create a lock under another name and move it into place, which fails if there is one."""
     aside = folder / f"{LOCK_FOLDER}-{token}"
     try:
         aside.mkdir()  # without parents: a run folder that was deleted stays so
@@ -354,7 +354,7 @@ def _create_lock(folder: Path, token: str) -> bool:
 
 
 def _remove_lock(folder: Path, token: str) -> None:
-    """Removes a lock; of several processes that try, exactly one succeeds."""
+    """Remove a lock; of several processes that try, exactly one succeeds."""
     aside = folder / f"{LOCK_FOLDER}-ended-{token}-{secrets.token_hex(4)}"
     if (folder / LOCK_FOLDER).is_symlink():
         return
@@ -375,7 +375,7 @@ def _remove_lock(folder: Path, token: str) -> None:
 
 
 def _delete_path(path: Path) -> None:
-    """Deletes a file, or a folder where a file should have been."""
+    """Delete a file, or a folder where a file should have been."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

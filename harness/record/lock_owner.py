@@ -41,7 +41,7 @@ class BatchJob:
 
     @classmethod
     def from_environment(cls) -> "BatchJob | None":
-        """The job that this process is part of; None outside a job."""
+        """Return the job that this process is part of; None outside a job."""
         if _ID_VARIABLE not in os.environ:
             return None
         return cls(
@@ -52,7 +52,7 @@ class BatchJob:
         )
 
     def export_to_environment(self) -> None:
-        """Identifies this process, and those that it starts from now on, as part of the job."""
+        """Identify this process, and those that it starts from now on, as part of the job."""
         os.environ[_ID_VARIABLE] = self.id
         os.environ[_RESTART_VARIABLE] = str(self.restart)
         os.environ[_LIMIT_VARIABLE] = str(self.limit_from)
@@ -84,7 +84,7 @@ class LockOwner(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls, token: str) -> "LockOwner":
-        """This process."""
+        """Return this process."""
         job = BatchJob.from_environment()
         return cls(
             token=token,

@@ -149,7 +149,7 @@ class RunEvaluations:
 
 
 def unpack_evaluations(raw: bytes) -> RunEvaluations:
-    """The three arrays in an archive, with at least one evaluation and episode.
+    """Return the three arrays in an archive, with at least one evaluation and episode.
 
     Raises:
         UnusableError: It cannot be read, or has other contents.
@@ -169,7 +169,7 @@ def unpack_evaluations(raw: bytes) -> RunEvaluations:
 def check_arrays(
     timesteps: NDArray[Any], results: NDArray[Any], ep_lengths: NDArray[Any], what: str
 ) -> RunEvaluations:
-    """Checks that three arrays are evaluations, and makes them read-only.
+    """Check that three arrays are evaluations, and make them read-only.
 
     Args:
         timesteps: Whole numbers, one for each evaluation.
@@ -228,7 +228,7 @@ def pack_policy(policy: StoredPolicy) -> bytes:
 
 
 def unpack_policy(raw: bytes) -> StoredPolicy:
-    """The inverse of `pack_policy`.
+    """Invert `pack_policy`.
 
     Raises:
         UnusableError: It cannot be read, or has other contents.

@@ -78,7 +78,7 @@ _MOST_LISTS = 2**18  # evaluations that are decoded at a time
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
-    """Writes rows atomically, sorted by their folders' names, each with its hash.
+    """Write rows atomically, sorted by their folders' names, each with its hash.
 
     Raises:
         OSError: The file cannot be written.
@@ -93,13 +93,13 @@ def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
 
 
 def hash_row(row: PackedRow) -> str:
-    """Returns the SHA-256 of all columns of a row except the hash itself."""
+    """Return the SHA-256 of all columns of a row except the hash itself."""
     content = [[name, row[name]] for name in _HASHED]
     return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
 
 
 def read_rows(path: Path) -> Iterator[PackedRow]:
-    """Reads the rows of a file one by one; those of files without hashes have no `content_sha256`.
+    """Read the rows of a file one by one; those of files without hashes have no `content_sha256`.
 
     The sizes that the file declares are checked first, and rows are decoded a few at a time, so
     that a small file of constant columns cannot fill the memory. Only the types and sizes in a row
@@ -201,7 +201,7 @@ def translate_row(row: PackedRow) -> PackedRow:
 
 
 def check_columns(row: PackedRow) -> None:
-    """Checks the columns that say which run a row is.
+    """Check the columns that say which run a row is.
 
     Raises:
         UnusableError: A name is missing or too long, or the folder is not a relative path.
@@ -224,7 +224,7 @@ def check_columns(row: PackedRow) -> None:
 
 
 def check_folder(folder: str | None) -> None:
-    """Checks that a folder is a path below the file.
+    """Check that a folder is a path below the file.
 
     Raises:
         UnusableError: It is empty, absolute, too long, or leads out of the file.
@@ -240,7 +240,7 @@ def check_folder(folder: str | None) -> None:
 
 
 def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvaluations) -> str:
-    """Returns the column in which a row contradicts its record, or an empty string.
+    """Return the column in which a row contradicts its record, or an empty string.
 
     The study may differ, since studies are renamed.
     """
@@ -279,14 +279,14 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
 
 
 def _round(value: float | None) -> float | None:
-    """Rounds a value that another version of NumPy may have computed."""
+    """Round a value that another version of NumPy may have computed."""
     if value is None or math.isnan(value):
         return None
     return float(f"{value:.9g}")
 
 
 def check_hash(row: PackedRow) -> bool | None:
-    """Returns whether a row is unchanged since it was packed; None in files without hashes."""
+    """Return whether a row is unchanged since it was packed; None in files without hashes."""
     return row[_HASH] == hash_row(row) if _HASH in row else None
 
 
@@ -320,7 +320,7 @@ class _RowSource:
 
 
 def read_evaluations(row: PackedRow) -> RunEvaluations:
-    """Reads the evaluations of a run.
+    """Read the evaluations of a run.
 
     Raises:
         UnusableError: They do not fit together.

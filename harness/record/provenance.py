@@ -42,7 +42,7 @@ def list_imported_packages() -> dict[str, str]:
 
 
 def read_processor_model() -> str:
-    """The processor's name, as far as the system reports it."""
+    """Return the processor's name, as far as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -65,7 +65,7 @@ def list_preloaded_libraries() -> list[str]:
 
 
 def read_project_commit() -> dict[str, Any]:
-    """This project's git commit and whether files differed from it; None outside a checkout."""
+    """Return this project's git commit and whether files differed; None outside a checkout."""
     folder = Path(__file__).parent
     try:
         commit = _run_git(folder, "rev-parse", "HEAD")

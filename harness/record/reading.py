@@ -63,7 +63,7 @@ msgspec.json.Decoder(RunRecord)
 
 
 def read_run(folder: Path, with_evaluations: bool = False) -> RunReading:
-    """Reads one run folder; never raises because of its contents.
+    """Read one run folder; never raise because of its contents.
 
     Args:
         folder: The run folder.
@@ -151,7 +151,7 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
 
 
 def read_evaluations(folder: Path) -> "RunEvaluations":
-    """The three arrays of a run's evaluations, with at least one evaluation and episode.
+    """Return the three arrays of a run's evaluations, with at least one evaluation and episode.
 
     Raises:
         UnusableError: The file is missing, cannot be read, or has other contents.
@@ -213,7 +213,7 @@ def read_policy(folder: Path) -> "StoredPolicy":
 
 
 def check_trace(folder: Path) -> None:
-    """Reads a trace, a part at a time.
+    """Read a trace, a part at a time.
 
     Raises:
         UnusableError: It is missing, damaged or has other columns.

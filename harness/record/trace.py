@@ -40,7 +40,7 @@ class TraceWriter:
     """Collects values and appends them to a stream."""
 
     def __init__(self, folder: Path) -> None:
-        """Creates a writer that has written nothing yet."""
+        """Create a writer that has written nothing yet."""
         self._path = folder / STREAM_FILE
         self._sink: Any = None
         self._writer: Any = None
@@ -49,14 +49,14 @@ class TraceWriter:
         self._values: list[float] = []
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds values; `append` writes them."""
+        """Add values; `append` writes them."""
         for name, value in metrics.items():
             self._steps.append(step)
             self._metrics.append(name)
             self._values.append(value)
 
     def append(self) -> None:
-        """Writes the new values.
+        """Write the new values.
 
         Raises:
             OSError: For example a full disk.
@@ -70,7 +70,7 @@ class TraceWriter:
         self._sink.flush()
 
     def state(self) -> dict[str, Any]:
-        """Returns everything so far, as plain values and arrays; batches are preserved."""
+        """Return everything so far, as plain values and arrays; batches are preserved."""
         stream = np.empty(0, np.uint8)
         if self._sink is not None:
             self._sink.flush()
@@ -104,12 +104,12 @@ class TraceWriter:
         return pyarrow.record_batch(columns, schema=_TRACE_SCHEMA)
 
     def close(self) -> None:
-        """Ends the stream."""
+        """End the stream."""
         if self._sink is not None:
             self._sink.close()
 
     def write_parquet(self, file: IO[bytes]) -> None:
-        """Writes everything that the stream holds, a row group at a time."""
+        """Write everything that the stream holds, a row group at a time."""
         with pyarrow.parquet.ParquetWriter(file, _TRACE_SCHEMA, write_page_checksum=True) as writer:
             batches: list[Any] = []
             for batch in _iterate_batches(self._path):
@@ -138,7 +138,7 @@ def _is_compressed(message: Any) -> bool:
 
 
 def check_trace_file(path: Path) -> None:
-    """Reads the whole trace in a Parquet file, and checks the checksums of pages that have one.
+    """Read the whole trace in a Parquet file, and check the checksums of pages that have one.
 
     Raises:
         UnusableError: It is missing, damaged or has other columns.
@@ -256,7 +256,7 @@ class AppendFile:
             self._begin(b"")
 
     def write(self, content: bytes) -> None:
-        """Appends; readers see it within seconds."""
+        """Append; readers see it within seconds."""
         if self._file is None:
             self._waiting += content
             return
@@ -281,7 +281,7 @@ class AppendFile:
         self._begin(_read_beginning(self._earlier, state))
 
     def close(self) -> None:
-        """Closes the file; if `load_state` was not called, it continues all of the earlier one."""
+        """Close the file; if `load_state` was not called, it continues all of the earlier one."""
         if self._file is None:
             self._begin(_read_beginning(self._earlier, None) + bytes(self._waiting))
         if self._file is not None:
@@ -313,7 +313,7 @@ class CheckpointExtras:
         self._parts: dict[str, Any] = {}
 
     def add(self, name: str, part: Any) -> None:
-        """Adds an object with `state` and `load_state`; replaces an object of the same name."""
+        """Add an object with `state` and `load_state`; replace an object of the same name."""
         self._parts[name] = part
 
     def state(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class ForkedProcess:
     """A run's process that a server has forked, with the `wait` and `send_signal` of `Popen`."""
 
     def __init__(self, channel: socket.socket, handle: int) -> None:
-        """Takes ownership of both arguments.
+        """Take ownership of both arguments.
 
         Args:
             channel: Delivers the exit code; closed without it if the server was killed.
@@ -49,7 +49,7 @@ class ForkedProcess:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit code, negative for a signal.
+        """Return the exit code, negative for a signal.
 
         Raises:
             subprocess.TimeoutExpired: It has not ended yet.
@@ -67,7 +67,7 @@ class ForkedProcess:
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal, unless the process has ended."""
+        """Send a signal, unless the process has ended."""
         if self._code is None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
@@ -104,7 +104,7 @@ class ForkServerPool:
         self._lock = threading.Lock()
 
     def __enter__(self) -> "ForkServerPool":
-        """Returns the pool."""
+        """Return the pool."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,7 +122,7 @@ class ForkServerPool:
         log: IO[Any],
         lifeline: int | None = None,
     ) -> ForkedProcess | None:
-        """Starts a run; returns None if it needs a separate process."""
+        """Start a run; return None if it needs a separate process."""
         kind = _get_server_key(spec)
         with self._lock:
             if kind is None or not self._due[kind]:
@@ -166,7 +166,7 @@ class _ForkServer:
             )
 
     def is_ready(self, is_over: Callable[[], bool]) -> bool:
-        """Waits until it has imported everything; returns whether it has."""
+        """Wait until it has imported everything; return whether it has."""
         with self._lock:
             while self._is_ready is None:
                 if select.select([self._control], [], [], _POLL_SECONDS)[0]:

@@ -21,7 +21,7 @@ from parallax.harness.train.prepare import PreparedRun
 def estimate_remaining_seconds(
     left: Sequence[tuple[str, str, int]], speeds: Mapping[tuple[str, str], float], jobs: int
 ) -> float | None:
-    """Expected time until all runs have ended; None while no speed is known.
+    """Return the expected time until all runs have ended; None while no speed is known.
 
     Args:
         left: Framework, algorithm and steps still to take of each run.
@@ -66,7 +66,7 @@ class SweepDisplay:
         self._begun = time.monotonic()
 
     def __enter__(self) -> "SweepDisplay":
-        """Starts drawing."""
+        """Start drawing."""
         is_watched = any(run.spec.diagnosis["mode"] != "off" for run in self._runs.values())
         if self._console.is_terminal:
             self._live.start()
@@ -75,7 +75,7 @@ class SweepDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops drawing."""
+        """Stop drawing."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -83,7 +83,7 @@ class SweepDisplay:
             self._live.stop()
 
     def print_outcome(self, folder: Path, status: str, failure: str | None) -> None:
-        """Prints that a run has ended."""
+        """Print that a run has ended."""
         self._print_findings(folder)
         self._ended[folder] = status
         count = f"[{len(self._ended)}/{len(self._runs)}]"
@@ -108,7 +108,7 @@ class SweepDisplay:
                 self._live.update(self._draw())
 
     def _print_findings(self, folder: Path) -> None:
-        """Prints errors and warnings of a run that were not printed before."""
+        """Print errors and warnings of a run that were not printed before."""
         spec = self._runs[folder].spec
         if spec.diagnosis["mode"] == "off":
             return

@@ -86,7 +86,7 @@ class RunProcess:
         fork_servers: ForkServerPool | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Starts the process; its output becomes `log.txt` once it owns the run."""
+        """Start the process; its output becomes `log.txt` once it owns the run."""
         self._spec = spec
         self._folder = folder
         self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
@@ -121,7 +121,7 @@ class RunProcess:
             raise
 
     def wait(self, seconds: float) -> bool:
-        """Waits at most `seconds`; returns whether the process has ended."""
+        """Wait at most `seconds`; return whether the process has ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -213,7 +213,7 @@ def format_signal_name(number: int) -> str:
 
 
 def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = None) -> None:
-    """Records how a run ended, if its folder can be written and the run is not complete.
+    """Record how a run ended, if its folder can be written and the run is not complete.
 
     Raises:
         LockHeldError: Another process runs it.

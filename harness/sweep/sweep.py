@@ -48,7 +48,7 @@ from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 def run_sweep(
     specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = SYSTEM_ALLOCATOR
 ) -> list[RunOutcome]:
-    """Checks all runs, then executes incomplete ones, `n_jobs` at a time; -1 is one per core.
+    """Check all runs, then execute incomplete ones, `n_jobs` at a time; -1 is one per core.
 
     Nothing is written before every run has passed its checks, and everything is undone if a
     folder cannot be created.
@@ -197,7 +197,7 @@ def _execute_runs(
 
 
 def _execute_run(spec: RunSpec, folder: Path, stop: _SweepStop, start: StartRun) -> RunOutcome:
-    """Executes one run; an error with its folder is a failure of this run only."""
+    """Execute one run; an error with its folder is a failure of this run only."""
     if stop.event.is_set():
         return RunOutcome(spec, folder, "pending")
     try:
@@ -224,7 +224,7 @@ _MAX_RUN_FILE_BYTES = 2**24
 def initialize_runs(
     runs: Iterable[tuple[Path, PreparedRun]], silent: Collection[str] = ()
 ) -> tuple[dict[Path, PreparedRun], dict[Path, str | None]]:
-    """Writes a pending folder for each run that is neither complete nor running.
+    """Write a pending folder for each run that is neither complete nor running.
 
     Args:
         runs: Folder of each run, and the run to execute there.
@@ -298,7 +298,7 @@ def _remove_folders(made: list[Path]) -> None:
 def initialize_run(
     prepared: PreparedRun, path: Path, silent: Collection[str] | None = None
 ) -> bool:
-    """Writes a pending run folder, unless a complete run is there.
+    """Write a pending run folder, unless a complete run is there.
 
     Raises:
         SpecError: The folder cannot be written or belongs to another run.
@@ -332,7 +332,7 @@ def initialize_run(
 
 
 def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
-    """Removes what killed processes left in the folder of a complete run, unless it is locked."""
+    """Remove what killed processes left in the folder of a complete run, unless it is locked."""
     if list_leftovers(folder):
         unless_locked = contextlib.suppress(OSError, LockHeldError, LockLostError)
         with unless_locked, RunLock.acquire(folder, silent or ()) as lease:
@@ -365,7 +365,7 @@ def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str
 
 
 def _check_no_link(spec: RunSpec, path: Path) -> None:
-    """Checks that searches for runs will find this one: they follow no links."""
+    """Check that searches for runs will find this one: they follow no links."""
     own = len(spec.folder(Path()).parts)
     for folder in (path, *path.parents)[:own]:
         if os.path.islink(folder):  # noqa: PTH114  # no error where a name is too long

@@ -268,7 +268,7 @@ class CheckpointManager:
         start: LoadedCheckpoint | None,
         say: Callable[[str], None],
     ) -> None:
-        """Creates a manager that has saved nothing yet.
+        """Create a manager that has saved nothing yet.
 
         Args:
             checkpoints: Where they are stored.
@@ -288,13 +288,13 @@ class CheckpointManager:
         self._is_able = self._hurries = self.has_resumed = False
 
     def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
-        """Sets the parts to be saved, in order; `lacking` says why they are not the whole state."""
+        """Set the parts to be saved, in order; `lacking` says why they are not the whole state."""
         self._parts = parts
         if lacking and self._due < math.inf:
             self._disable_checkpoints(lacking)
 
     def request_checkpoint(self) -> None:
-        """Requests a checkpoint at the next safe point, unless checkpoints are off."""
+        """Request a checkpoint at the next safe point, unless checkpoints are off."""
         if self._due < math.inf:
             self._due, self._hurries = -math.inf, True
 

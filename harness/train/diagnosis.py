@@ -46,7 +46,7 @@ class RunDiagnosis:
     """Diagnosis of one attempt, with the findings of earlier attempts."""
 
     def __init__(self, engine: DiagnosisEngine, mode: str, before: DiagnosisReading) -> None:
-        """Creates the diagnosis of an attempt."""
+        """Create the diagnosis of an attempt."""
         self.engine, self._mode = engine, mode
         self._before = before
         self._loaded_report: Mapping[str, Any] | None = None
@@ -65,7 +65,7 @@ class RunDiagnosis:
         self._loaded_report = state
 
     def keep(self, folder: RunFolder) -> None:
-        """Writes the current report."""
+        """Write the current report."""
         try:
             folder.save_diagnosis(self._build_report())
         except (LockLostError, FolderDeletedError):
@@ -144,7 +144,7 @@ def start_diagnosis(
 
 
 def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder, failure: str = "") -> None:
-    """Writes the last report, however the training ended; after a failure with a last check."""
+    """Write the last report, however the training ended; after a failure with a last check."""
     if diagnosing is not None:
         diagnosing.engine.close()
         if failure:

@@ -240,7 +240,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> "Machine":
-        """This machine, or the part of it that this process may use."""
+        """Return this machine, or the part of it that this process may use."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         with contextlib.suppress(OSError, ValueError):  # no group, or no bound: `max`
             memory = min(memory, int(_CGROUP.read_text()))

@@ -30,7 +30,7 @@ class LogSink(Protocol):
     """Target that values are written to, and that a resumed run continues."""
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes values of one step."""
+        """Write values of one step."""
 
     def state(self) -> Any:
         """Return the state for a checkpoint; values logged until now are never discarded later."""
@@ -43,7 +43,7 @@ class LogSink(Protocol):
 
 
 def check_logger_installed(logger: str) -> None:
-    """Checks that the package of a logger is installed.
+    """Check that the package of a logger is installed.
 
     Raises:
         SpecError: It is not; says how to install it.
@@ -60,7 +60,7 @@ class TrainingLogger:
     """Passes the values of one training to a sink; they are not part of the results."""
 
     def __init__(self, sink: LogSink, events: TrainingEvents, say: Callable[[str], None]) -> None:
-        """Subscribes to a training; if the sink fails, calls `say` once and training goes on."""
+        """Subscribe to a training; if the sink fails, call `say` once and training goes on."""
         self._sink: LogSink | None = sink
         self._events, self._say = events, say
         events.subscribe(EpisodeEnd, self._write_episode)
@@ -69,7 +69,7 @@ class TrainingLogger:
         events.subscribe(TrainingEnd, lambda _: self.close(ended=True))
 
     def signals(self, step: int, name: str, value: float) -> None:
-        """Logs a signal of the diagnosis."""
+        """Log a signal of the diagnosis."""
         self._write({f"diagnosis/{name}": value})
 
     def state(self) -> Any:
@@ -85,7 +85,7 @@ class TrainingLogger:
             self._call_sink(lambda sink=self._sink: sink.load_state(state))  # type: ignore[misc]
 
     def close(self, ended: bool = False) -> None:
-        """Closes the sink; nothing is written after that."""
+        """Close the sink; nothing is written after that."""
         sink, self._sink = self._sink, None
         if sink is not None:
             self._call_sink(lambda: sink.close(ended))

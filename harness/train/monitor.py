@@ -66,7 +66,7 @@ class BestPolicy:
     """
 
     def __init__(self, events: TrainingEvents, learned: Callable[[], StoredPolicy]) -> None:
-        """Subscribes to evaluations."""
+        """Subscribe to evaluations."""
         self._learned, self._count, self._mean = learned, 0, -np.inf
         self.evaluation: int | None = None
         self.policy: StoredPolicy | None = None
@@ -112,7 +112,7 @@ class TrainingMonitor:
         folder: RunFolder,
         checkpoint_manager: CheckpointManager | None = None,
     ) -> None:
-        """Creates the monitor and subscribes the evaluator and the run folder to its events.
+        """Create the monitor and subscribe the evaluator and the run folder to its events.
 
         Args:
             prepared: The run.
@@ -159,7 +159,7 @@ class TrainingMonitor:
         self.events.tell(PolicyAttached(policy, weights))
 
     def safe_point(self) -> None:
-        """Saves the state of the training if that is due; the first call may load one.
+        """Save the state of the training if that is due; the first call may load one.
 
         Raises:
             TrainingError: It takes more steps than are due: a checkpoint's counter was altered.
@@ -215,11 +215,11 @@ class TrainingMonitor:
         return StoredPolicy(self.weights(), copy_observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Publishes values for the trace."""
+        """Publish values for the trace."""
         self.events.tell(ReportedMetrics(metrics))
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
-        """Stores the cost of parts of the training, for `run.json`."""
+        """Store the cost of parts of the training, for `run.json`."""
         self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
 
     def normalizer(self) -> Callable[[Any], Any]:
@@ -246,7 +246,7 @@ class TrainingMonitor:
         return env
 
     def finish(self, scheduled_steps: int) -> None:
-        """Publishes the end of training.
+        """Publish the end of training.
 
         Raises:
             TrainingError: Upstream took another number of steps than was scheduled.

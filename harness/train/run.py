@@ -229,7 +229,7 @@ class _RunAttempt:
         }
 
     def close(self, failure: str = "") -> None:
-        """Writes the findings of the diagnosis, and closes the logger's files."""
+        """Write the findings of the diagnosis, and close the logger's files."""
         finish_diagnosis(self.diagnosis, self._folder, failure)
         if self.logging:
             self.logging.close()

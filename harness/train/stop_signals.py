@@ -159,7 +159,7 @@ class StopRequest:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def carry_out(self) -> None:
-        """Ends the training here.
+        """End the training here.
 
         Raises:
             RunInterrupt: Always.

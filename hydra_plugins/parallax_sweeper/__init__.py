@@ -35,7 +35,7 @@ class OnceSweeper(Sweeper):
         params: Mapping[str, Any] | None = None,
         parts: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Called by Hydra.
+        """Create the sweeper; Hydra calls this.
 
         Args:
             max_batch_size: How many runs the launcher gets at a time; None for all.
@@ -51,7 +51,7 @@ class OnceSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Called by Hydra before the sweep."""
+        """Store what Hydra passes before the sweep."""
         self.config = config
         self.hydra_context = hydra_context
         self._launcher: Launcher = Plugins.instance().instantiate_launcher(
