@@ -330,7 +330,7 @@ def make_curve_from_values(
     if odd := [step for step, _ in pairs if not 0 <= step <= MAX_STEPS]:
         raise UnusableError(f"has a value at step {odd[0]:.6g}, which no run can have")
     if name in found.incomplete:
-        raise UnusableError(f"has a value of {name} that is no number")
+        raise UnusableError(f"has a value of {name} that is no number, or has no step")
     last = _drop_repeated_values(pairs)
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:
