@@ -222,7 +222,9 @@ def import_runs(
         advance(source.place.name)
     usable = refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
-    hash_file = functools.cache(_hash_file)  # a table may hold thousands of runs
+    hash_file = functools.cache(  # a table may hold thousands of runs
+        lambda path: hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
+    )
     for run in usable:
         try:
             folder = _place_run(run, options, imported)
@@ -299,10 +301,6 @@ def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
         parts += format_overrides(requested, overridden)
     parts += [] if run.curve.kind == EVALUATION else [f"returns={run.curve.kind}"]
     return ",".join(parts)
-
-
-def _hash_file(path: Path) -> str:
-    return hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
 
 
 def _write_run(

@@ -370,6 +370,13 @@ def test_a_return_of_tensorboard_that_cannot_be_read_is_not_left_out(tmp_path, c
     assert "that is no number, or has no step" in capsys.readouterr().out
 
 
+def test_unreadable_returns_are_not_replaced_by_other_ones(tmp_path, capsys):
+    others = fuzz_imports.write_events([("rollout/ep_rew_mean", 500, 7.0)], {})
+    events = [write_value(500, 8, TENSORS["whole number"]), *others]
+    assert import_folder(tmp_path, b"".join(map(fuzz_imports.frame_event, events))) == 1
+    assert "has a value of eval/mean_reward that is no number" in capsys.readouterr().out
+
+
 def test_a_changed_number_in_a_long_event_is_noticed(tmp_path, capsys):
     event = write_value(500, 2, 1.0) + fuzz_imports.write_field(6, bytes(5000))
     raw = fuzz_imports.frame_event(event)
