@@ -37,6 +37,7 @@ from parallax.harness.record.packed import (
     judge_row,
     read_evaluations,
     read_rows,
+    round_score,
     translate_row,
     write_rows,
 )
@@ -191,6 +192,11 @@ def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun |
     outcome = judge_foreign(run_id, folder, read_evaluations(row), settings)
     if check_hash(row) is False:
         raise UnusableError(CHANGED)
+    if isinstance(outcome, CompletedRun):
+        found = row["completed"], row["failed"], round_score(row["final_score"])
+        if found != (expected := (True, False, round_score(outcome.final_score))):
+            words = "corrupted row: columns completed, failed and final_score are"
+            raise UnusableError(f"{words} {found}, and its evaluations say {expected}")
     return outcome
 
 

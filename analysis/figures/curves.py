@@ -345,7 +345,9 @@ def make_variant_figure_specs(
     found = find_variant_pairs(material, key)
     for (study, value, rest), pairs in sorted(found.items()):
         grid = CurveGrid(
-            tuple(_format_row_label(plain) for plain, _ in pairs),
+            tuple(
+                f"{c.env}\n{get_label(c.algorithm)}\n{get_recipe_label(c.hps)}" for c, _ in pairs
+            ),
             headings(value),
             tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
             FRAMEWORK_LINES,
@@ -362,10 +364,6 @@ def make_variant_figure_specs(
             )
         )
     return pages
-
-
-def _format_row_label(cell: StudyCell) -> str:
-    return f"{cell.env}\n{get_label(cell.algorithm)}\n{get_recipe_label(cell.hps)}"
 
 
 def make_wrapper_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:

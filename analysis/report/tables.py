@@ -125,11 +125,7 @@ def make_text_column(
 
 def make_verdict_column(key: str, heading: str, get_value: Callable[[Item], str]) -> Column[Item]:
     """Return a column of verdicts; missing ones are shown as a dash."""
-    return Column(key, heading, get_value, _format_verdict, get_style=_get_verdict_style)
-
-
-def _format_verdict(verdict: str) -> str:
-    return verdict or MISSING
+    return Column(key, heading, get_value, lambda one: one or MISSING, get_style=_get_verdict_style)
 
 
 def _get_verdict_style(verdict: str) -> str:
@@ -183,7 +179,7 @@ def make_setting_columns(
             "variant",
             "variant" * several_variants,
             lambda i: get_cell(i).variant,
-            lambda variant: _format_own_variant(variant, common),
+            lambda text: ", ".join(p for p in split_variant(text) if p not in common) or MISSING,
         ),
     )
     return [column for column in columns if column.key not in omit]
@@ -219,10 +215,6 @@ def make_used_column(get_groups: Callable[[Item], Sequence[ScoreGroup]]) -> Colu
         format_range,
         lambda sizes: float(min(sizes)),
     )
-
-
-def _format_own_variant(variant: str, common: set[str]) -> str:
-    return ", ".join(part for part in split_variant(variant) if part not in common) or MISSING
 
 
 def list_size_values(prefix: str, group: ScoreGroup) -> dict[str, object]:

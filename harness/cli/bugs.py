@@ -21,7 +21,7 @@ from parallax.harness.cli.arguments import (
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import Adapter, list_usable_frameworks, load_adapter
+from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import check_unique, load_json
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
@@ -118,18 +118,17 @@ def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tupl
     Raises:
         SpecError: A framework has no bug of a name.
     """
-    found = [case for name in frameworks for case in _list_cases(load_adapter(name))]
+    found = [
+        BugCase(adapter.name, algorithm, bug)
+        for adapter in map(load_adapter, frameworks)
+        for bug in list_released_bugs(adapter)
+        for algorithm in bug.algorithms
+    ]
     known = sorted({case.bug.name for case in found})
     for name in names:
         if name not in known:
             raise SpecError(format_unknown_name(f"--bug {name}", name, known))
     return tuple(case for case in found if not names or case.bug.name in names)
-
-
-def _list_cases(adapter: Adapter) -> Iterator[BugCase]:
-    for bug in list_released_bugs(adapter):
-        for algorithm in bug.algorithms:
-            yield BugCase(adapter.name, algorithm, bug)
 
 
 def measure_bugs(cases: Sequence[BugCase], expected_only: bool) -> Iterator[BugOutcome]:

@@ -317,7 +317,10 @@ def make_curve_from_values(
     Raises:
         UnusableError: There are no returns among them, or those of several runs.
     """
-    name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in found.values), "")
+    logged = found.values.keys() | found.incomplete
+    name = options.columns.get("return") or next((n for n in KNOWN_NAMES if n in logged), "")
+    if name in found.incomplete:
+        raise UnusableError(f"has a value of {name} that is no number, or has no step")
     if name not in found.values:
         others = sorted(found.values)
         listed = f"; it has {', '.join(others[:12])}" if others else ", nor any other value"
@@ -329,8 +332,6 @@ def make_curve_from_values(
     pairs = found.values[name]
     if odd := [step for step, _ in pairs if not 0 <= step <= MAX_STEPS]:
         raise UnusableError(f"has a value at step {odd[0]:.6g}, which no run can have")
-    if name in found.incomplete:
-        raise UnusableError(f"has a value of {name} that is no number")
     last = _drop_repeated_values(pairs)
     facts = find_stated_facts(found.settings)
     if is_episode or options.interval:

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import io
 import os
@@ -221,12 +222,14 @@ def import_runs(
         advance(source.place.name)
     usable = refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
-    hashes = _FileHashes()
+    hash_file = functools.cache(  # a table may hold thousands of runs
+        lambda path: hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
+    )
     for run in usable:
         try:
             folder = _place_run(run, options, imported)
             if not dry_run:
-                _write_run(run, folder, options, hashes)
+                _write_run(run, folder, options, hash_file)
             imported[folder] = run
         except (UnusableError, SpecError) as error:
             refused.append(RefusedSource(run.title, str(error)))
@@ -300,18 +303,10 @@ def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
     return ",".join(parts)
 
 
-class _FileHashes(dict[Path, str]):
-    """SHA-256 by file, computed once: a table may hold thousands of runs."""
-
-    def __missing__(self, path: Path) -> str:
-        self[path] = hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
-        return self[path]
-
-
 def _write_run(
-    run: NamedCurve, folder: Path, options: ImportOptions, hashes: Mapping[Path, str]
+    run: NamedCurve, folder: Path, options: ImportOptions, hash_file: Callable[[Path], str]
 ) -> None:
-    files = {path.name: hashes[path] for path in run.curve.files}
+    files = {path.name: hash_file(path) for path in run.curve.files}
     single = run.curve.evaluations.results.shape[1] == 1
     source = ImportSource(
         source=run.title,

@@ -12,33 +12,52 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from parallax.harness.record.files import UnusableError, read_bounded
 
 MAX_FILE_BYTES = 2**28
-_MAX_POINTS = 2**22  # values of all names in a file
-_MAX_NAMES = 2**13
-_MAX_CHECKED_BYTES = 2**12  # of an event: scalars are shorter, images and histograms longer
+_MAX_PARTS = 2**23  # records of a file, and values of all names in it
+_MAX_NAMES, _MAX_FIELDS = 2**13, 2**14  # of a file, and of a message
+_MAX_CHECKED_BYTES = 2**12  # of an event without numbers or texts, such as an image
+_MAX_SETTINGS_BYTES = 2**22  # of a file, and of one value of W&B
 _IDENTITY = ("env_id", "env", "env_name", "seed")  # settings that two runs of a study differ in
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class RecordedValues:
     """Values and settings in a file, or in several of one run.
 
     Attributes:
         values: By name, pairs of step and value in the order of the file.
         settings: Settings of the run in the file, such as CleanRL's command line or W&B's config.
-        incomplete: Names of values of which some are no numbers, and left out.
+        incomplete: Names of values of which some are no numbers, or have no step, and left out.
+        n_parts: Number of records and values that were read.
     """
 
-    values: Mapping[str, Sequence[tuple[int, float]]]
-    settings: Mapping[str, Any]
-    incomplete: Collection[str] = ()
+    values: dict[str, list[tuple[int, float]]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    incomplete: set[str] = dataclasses.field(default_factory=set)
+    n_parts: int = 0
+
+    def add(self, name: str, step: int, value: float | None) -> None:
+        """Add a value; None stands for one that is no number, or has no step."""
+        self.count_part()
+        if value is None:
+            self.incomplete.add(name)
+        else:
+            self.values[name].append((step, value))
+
+    def count_part(self) -> None:
+        """Count a record or value; raise an `UnusableError` if there are too many."""
+        self.n_parts, names = self.n_parts + 1, len(self.values) + len(self.incomplete)
+        if names > _MAX_NAMES or self.n_parts > _MAX_PARTS:
+            raise UnusableError(f"is too large: {self.n_parts:,} values of {names:,} names")
 
 
 def read_event_files(paths: Sequence[Path]) -> RecordedValues:
@@ -50,16 +69,10 @@ def read_event_files(paths: Sequence[Path]) -> RecordedValues:
     Raises:
         UnusableError: One is damaged, too large, or has other content.
     """
-    values: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
-    texts: list[tuple[str, str]] = []
+    found = RecordedValues()
     for path in sorted(paths):
-        _read_events(read_bounded(path, MAX_FILE_BYTES), values, texts)
-    settings: dict[str, Any] = {}
-    for name, text in texts:
-        if name == "hyperparameters/text_summary":
-            for pair in _parse_settings_table(text):
-                _add_settings(settings, dict([pair]))
-    return RecordedValues(dict(values), settings)
+        _read_events(read_bounded(path, MAX_FILE_BYTES), found)
+    return found
 
 
 def _add_settings(settings: dict[str, Any], new: Mapping[str, Any]) -> None:
@@ -73,53 +86,56 @@ def _add_settings(settings: dict[str, Any], new: Mapping[str, Any]) -> None:
     settings |= new
 
 
-def _read_events(
-    raw: bytes, values: dict[str, list[tuple[int, float]]], texts: list[tuple[str, str]]
-) -> None:
-    for event in _split_events(raw):
+def _read_events(raw: bytes, found: RecordedValues) -> None:
+    for event, checksum in _split_events(raw):
+        found.count_part()
         # Event: step = 2, summary = 5; Summary: value = 1 (tensorboard/compat/proto/event.proto).
         fields = _collect_fields(event)
         step = _to_signed(fields.get(2, [0])[-1])
-        for summary in _take_bytes(fields, 5):
-            for value in _take_bytes(_collect_fields(summary), 1):
-                _read_summary_value(value, step, values, texts)
-    _check_counts(values)
+        values = [
+            _read_summary_value(value)
+            for summary in _take_bytes(fields, 5)
+            for value in _take_bytes(_collect_fields(summary), 1)
+        ]
+        is_used = any(value is not None for _, value in values)
+        if (is_used or len(event) <= _MAX_CHECKED_BYTES) and _mask_checksum(event) != checksum:
+            raise UnusableError("corrupted event file: the checksum of an event does not match")
+        for name, value in values:
+            found.add(name, step, None if isinstance(value, str) else value)
+            if name == "hyperparameters/text_summary" and isinstance(value, str):
+                for pair in _parse_settings_table(value):
+                    _add_settings(found.settings, dict([pair]))
 
 
-def _read_summary_value(
-    raw: bytes, step: int, values: dict[str, list[tuple[int, float]]], texts: list[tuple[str, str]]
-) -> None:
+def _read_summary_value(raw: bytes) -> tuple[str, float | str | None]:
+    """Return a name and its number or text; None if it has neither, or more than one number."""
     # Summary.Value: tag = 1, simple_value = 2, tensor = 8.
     fields = _collect_fields(raw)
     name = b"".join(_take_bytes(fields, 1)[-1:]).decode("utf-8", "replace")
-    if 2 in fields and isinstance(fields[2][-1], int):
-        values[name].append((step, _to_float(fields[2][-1], "<f", 4)))
-    for tensor in _take_bytes(fields, 8):
-        parts = _collect_fields(tensor)
-        number = _read_scalar_tensor(parts)
-        if number is not None:
-            values[name].append((step, number))
-        elif text := _take_bytes(parts, 8):
-            texts.append((name, text[0].decode("utf-8", "replace")))
+    if len(fields.get(2, [])) + len(fields.get(8, [])) != 1:
+        return name, None
+    if 2 in fields:
+        return name, _to_float(fields[2][0], "<f", 4)
+    tensor = _collect_fields(b"".join(_take_bytes(fields, 8)))
+    texts = _take_bytes(tensor, 8)
+    return name, texts[0].decode("utf-8", "replace") if texts else _read_scalar_tensor(tensor)
 
 
 def _read_scalar_tensor(fields: Mapping[int, list[Any]]) -> float | None:
     """Return the number in a tensor of one element, the newer encoding of scalars."""
     # TensorProto: dtype = 1 (float 1, double 2), tensor_content = 4, float_val = 5, double_val = 6.
-    dtype = fields.get(1, [0])[-1]
-    layout = {1: ("<f", 5), 2: ("<d", 6)}.get(dtype)
-    if layout is None:
+    form, field = {1: ("<f", 5), 2: ("<d", 6)}.get(fields.get(1, [0])[-1], ("", 0))
+    found = [*fields.get(4, []), *fields.get(field, [])]
+    if not field or len(found) != 1:
         return None
-    form, field = layout
-    for content in (*_take_bytes(fields, 4), *_take_bytes(fields, field)):
-        if len(content) == struct.calcsize(form):
-            return float(struct.unpack(form, content)[0])
-    found = [value for value in fields.get(field, []) if isinstance(value, int)]
-    return _to_float(found[0], form, struct.calcsize(form)) if len(found) == 1 else None
+    if isinstance(found[0], int):
+        return _to_float(found[0], form, struct.calcsize(form))
+    is_scalar = len(found[0]) == struct.calcsize(form)
+    return float(struct.unpack(form, found[0])[0]) if is_scalar else None
 
 
-def _split_events(raw: bytes) -> Iterator[bytes]:
-    """Yield the events of a file of TensorFlow records; a truncated last one is left out.
+def _split_events(raw: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield events of a file of TensorFlow records with their checksums, the truncated last not.
 
     A killed training leaves a partial event at the end, which does not count as damage.
     """
@@ -137,11 +153,7 @@ def _split_events(raw: bytes) -> Iterator[bytes]:
             break
         data = raw[position + 12 : end]
         (expected,) = struct.unpack_from("<I", raw, end)
-        if length <= _MAX_CHECKED_BYTES and _mask_checksum(data) != expected:
-            raise UnusableError(
-                f"corrupted event file: the checksum of event {count:,} does not match"
-            )
-        yield data
+        yield data, expected
         position, count = end + 4, count + 1
     if not count:
         raise UnusableError("is empty, or no TensorBoard event file")
@@ -182,44 +194,39 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
     Raises:
         UnusableError: It is damaged, too large, has other content, or never logs `step_name`.
     """
-    rows: list[dict[str, Any]] = []
-    settings: dict[str, Any] = {}
+    found = RecordedValues()
+    step_name, n_bytes = step_name or "global_step", 0
     for record in _split_wandb_records(read_bounded(path, MAX_FILE_BYTES)):
+        found.count_part()
         # Record: history = 2, config = 5, run = 17; wandb/proto/wandb_internal.proto.
         fields = _collect_fields(record)
-        rows += [_read_items(history) for history in _take_bytes(fields, 2)]
-        for config in _take_bytes(fields, 5):
-            _add_settings(settings, _read_items(config))
+        for history in _take_bytes(fields, 2):
+            _add_row(found, _read_items(history), step_name)
+        configs = _take_bytes(fields, 5)
         for run in _take_bytes(fields, 17):
-            for config in _take_bytes(_collect_fields(run), 4):  # RunRecord: config = 4
-                _add_settings(settings, _read_items(config))
-    settings = {name: value for name, value in settings.items() if not name.startswith("_")}
-    values = _group_by_name(rows, step_name or "global_step")
-    incomplete = {n for row in rows for n in row if n in values and _to_number(row[n]) is None}
-    return RecordedValues(values, settings, incomplete)
-
-
-def _group_by_name(
-    rows: Sequence[Mapping[str, Any]], step_name: str
-) -> dict[str, list[tuple[int, float]]]:
-    values: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
-    names = {name for row in rows for name in row if not name.startswith("_")}
+            configs += _take_bytes(_collect_fields(run), 4)  # RunRecord: config = 4
+        n_bytes += sum(map(len, configs))
+        if n_bytes > _MAX_SETTINGS_BYTES:
+            raise UnusableError(f"its settings are too large: {n_bytes:,} bytes")
+        for config in configs:
+            _add_settings(found.settings, _read_items(config))
+    names = {n for n in (*found.values, *found.incomplete) if not n.startswith("_")}
     if names and step_name not in names:
         raise UnusableError(
             f"logs no value {step_name}, and W&B's own step counts calls of log, not environment "
             f"steps: name the value that does with --columns step=NAME, one of "
             f"{', '.join(sorted(names)[:12])}"
         )
-    for row in rows:
-        numbers = {n: number for n in row if (number := _to_number(row[n])) is not None}
-        if step_name not in numbers:
-            continue
-        if not numbers[step_name].is_integer():
-            raise UnusableError(f"has a row whose {step_name} is not a number of steps")
-        for name, value in numbers.items():
-            values[name].append((int(numbers[step_name]), value))
-    _check_counts(values)
-    return dict(values)
+    found.settings = {n: value for n, value in found.settings.items() if not n.startswith("_")}
+    return found
+
+
+def _add_row(found: RecordedValues, row: Mapping[str, Any], step_name: str) -> None:
+    step = _to_number(row.get(step_name))
+    if step is not None and not step.is_integer():
+        raise UnusableError(f"has a row whose {step_name} is not a number of steps")
+    for name, value in row.items():
+        found.add(name, int(step or 0), None if step is None else _to_number(value))
 
 
 def _to_number(value: Any) -> float | None:
@@ -244,13 +251,14 @@ def _read_items(raw: bytes) -> dict[str, Any]:
         fields = _collect_fields(item)
         words = _take_bytes(fields, 1) or _take_bytes(fields, 2)
         name = b".".join(words).decode("utf-8", "replace")
+        found[name] = None
         for text in _take_bytes(fields, 16):
             with contextlib.suppress(ValueError, RecursionError):
-                found[name] = json.loads(text)
+                found[name] = json.loads(text) if len(text) <= _MAX_SETTINGS_BYTES else None
         if 4 in fields:
             found[name] = bool(fields[4][-1])
         elif 5 in fields:
-            zigzag = _to_signed(fields[5][-1])  # of type sint64
+            zigzag = _to_signed(fields[5][-1]) % 2**64  # of type sint64
             found[name] = (zigzag >> 1) ^ -(zigzag & 1)
         elif 6 in fields:
             found[name] = _to_float(fields[6][-1], "<d", 8)
@@ -279,28 +287,30 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
             continue
         check, length, kind = struct.unpack_from("<IHB", raw, position)
         data = raw[position + 7 : position + 7 + length]
-        if not check and not length and not kind:
+        if not any(raw[position : position + 7]) and not raw[position:].strip(b"\0"):
             break  # an allocated but unfilled rest of the file
-        if len(data) < length:
+        next_kinds = (_MIDDLE, _LAST) if waiting else (_FULL, _FIRST)
+        is_possible = kind in next_kinds and length <= _BLOCK - 7 - position % _BLOCK
+        if is_possible and len(data) < length:
             break  # a training that was killed
-        if kind not in (_FULL, _FIRST, _MIDDLE, _LAST) or check != zlib.crc32(
-            data, zlib.crc32(bytes([kind]))
-        ):
-            raise UnusableError(f"corrupted W&B file: the checksum at byte {position:,} fails")
-        if kind in (_FULL, _FIRST):
-            waiting.clear()
+        if not is_possible or check != zlib.crc32(data, zlib.crc32(bytes([kind]))):
+            raise UnusableError(f"corrupted W&B file: the record at byte {position:,} is damaged")
         waiting.append(data)
         if kind in (_FULL, _LAST):
             yield b"".join(waiting)
+            waiting.clear()
         position += 7 + length
 
 
 def _collect_fields(raw: bytes) -> dict[int, list[Any]]:
     """Return the fields of a message by number: bytes, or numbers in wire format."""
     fields: dict[int, list[Any]] = collections.defaultdict(list)
-    position = 0
+    position = count = 0
     try:
         while position < len(raw):
+            count += 1
+            if count > _MAX_FIELDS:
+                raise UnusableError(f"is too large: a message of more than {_MAX_FIELDS:,} fields")
             key, position = _read_varint(raw, position)
             kind = key & 7
             if kind == _VARINT:
@@ -349,12 +359,6 @@ def _to_float(value: Any, form: str, size: int) -> float:
     if not isinstance(value, int) or value >= 2 ** (8 * size):
         raise UnusableError("corrupted file: a value is not a number")
     return float(struct.unpack(form, value.to_bytes(size, "little"))[0])
-
-
-def _check_counts(values: Mapping[str, Sequence[Any]]) -> None:
-    total = sum(map(len, values.values()))
-    if len(values) > _MAX_NAMES or total > _MAX_POINTS:
-        raise UnusableError(f"is too large: {total:,} values of {len(values):,} names")
 
 
 def _mask_checksum(data: bytes) -> int:

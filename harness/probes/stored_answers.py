@@ -23,9 +23,11 @@ import parallax
 from parallax.harness.contract.adapter import Adapter
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.probes.experiments import AlignmentLevel
+from parallax.harness.probes.results import result_from_dict
 
 MAX_STORES = 60
 """Largest number of stores in the cache; the oldest are removed."""
+_DAMAGE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 _PROJECT = Path(parallax.__path__[0])
 _CODE = (".py", ".so", ".yaml", ".pth")
 _VARIABLES = ("CUBLAS", "CUDA", "JAX", "MKL", "NUMBA", "OMP", "PYTHON", "TORCH", "XLA")
@@ -44,9 +46,9 @@ class AnswerStore:
 
     def load_answer(self, probe: str) -> dict[str, Any] | None:
         """Return the stored result of a probe; None if there is none, or it cannot be read."""
-        with contextlib.suppress(OSError, ValueError):
-            content = json.loads((self._folder / f"{probe}.json").read_text())
-            if isinstance(content, dict) and content.get("probe") == probe:
+        with contextlib.suppress(OSError, RecursionError, *_DAMAGE_ERRORS):
+            content: dict[str, Any] = json.loads((self._folder / f"{probe}.json").read_text())
+            if result_from_dict(content).probe == probe:
                 return content
         return None
 

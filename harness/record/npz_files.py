@@ -74,7 +74,7 @@ def _read_array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]
     """Read one array of an archive; its header must agree with the amount of data."""
     data = _read_member(raw, archive, archive.getinfo(f"{name}.npy"))
     shape, fortran, dtype, start = _parse_header(data[: _find_header_end(data)])
-    if dtype.kind not in "iuf":
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise UnusableError(f"the values of {name} are not of numeric types")
     count = math.prod(shape)
     if count > _MAX_ARRAY_VALUES and count * dtype.itemsize == len(data) - start:
@@ -83,7 +83,8 @@ def _read_array(raw: bytes, archive: zipfile.ZipFile, name: str) -> NDArray[Any]
         raise UnusableError(f"{name} does not hold the {count} values that it announces")
     if not count:
         return np.empty(shape, dtype)
-    return np.frombuffer(data, dtype, count, start).reshape(shape, order="F" if fortran else "C")
+    array = np.frombuffer(data, dtype, count, start).reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)  # frameworks read no other order
 
 
 def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -243,7 +244,8 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
     if not parts[_WEIGHTS_PREFIX]:
         raise UnusableError("there are no weights in it")
     for name, array in parts[_WEIGHTS_PREFIX].items():
-        if not np.isfinite(array).all():
+        # Frameworks convert weights to this type. NaN is not smaller than any number.
+        if not np.all(np.abs(array) <= np.finfo(np.float32).max):
             raise UnusableError(f"its weights {name} are not finite. Train the run again")
     if parts[_STATISTICS_PREFIX] and set(parts[_STATISTICS_PREFIX]) != set(
         NORMALIZATION_STATISTICS

@@ -256,10 +256,10 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     }
     values = {name: row[name] for name in wanted}
     seconds = record.timings.seconds
-    values["seconds"] = _round(row["seconds"])
-    wanted["seconds"] = _round(None if seconds is None or seconds < 0 else seconds)
-    values["final_score"] = _round(row["final_score"])
-    wanted["final_score"] = _round(float(evaluations.results[-1].mean()))
+    values["seconds"] = round_score(row["seconds"])
+    wanted["seconds"] = round_score(None if seconds is None or seconds < 0 else seconds)
+    values["final_score"] = round_score(row["final_score"])
+    wanted["final_score"] = round_score(float(evaluations.results[-1].mean()))
     if record.imported is not None and not record.imported.are_means:
         values["returns, episodes"] = evaluations.results.shape[1]
         wanted["returns, episodes"] = spec.eval_episodes
@@ -278,7 +278,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     )
 
 
-def _round(value: float | None) -> float | None:
+def round_score(value: float | None) -> float | None:
     """Round a value that another version of NumPy may have computed."""
     if value is None or math.isnan(value):
         return None

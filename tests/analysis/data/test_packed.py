@@ -422,6 +422,20 @@ def test_invalid_columns_are_a_reason_and_no_traceback(packed, column, value, sc
     assert load_runs(tmp_path / "again.parquet").used == usable - 1
 
 
+@pytest.mark.parametrize(
+    "change", [{"completed": False}, {"failed": True}, {"final_score": 9.0}, {"final_score": None}]
+)
+def test_columns_of_a_run_of_another_tool_agree_with_its_evaluations(packed_before, change):
+    rows = pyarrow.parquet.read_table(packed_before).to_pylist()
+    rows[0].update(change)
+    rows[0]["content_sha256"] = hash_row(rows[0])
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist(rows, schema=PACKED_SCHEMA), packed_before
+    )
+    (item,) = load_runs(packed_before).excluded
+    assert "corrupted row: columns completed, failed and final_score are" in item.reason
+
+
 ODD_SPECS = (None, "", "null", "[]", '{"n_timesteps": "a"}', '{"n_timesteps": -1}', "[" * 9999)
 
 

@@ -3,7 +3,9 @@
 import functools
 import io
 import random
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import fuzz_imports
@@ -13,11 +15,12 @@ import pyarrow.parquet
 import pytest
 
 from parallax.harness.cli.main import main
-from parallax.harness.imports import return_curves
+from parallax.harness.imports import return_curves, tensorboard_and_wandb
 from parallax.harness.imports.return_curves import CurveOptions
 from parallax.harness.imports.run_import import FORMATS, guess_format
 from parallax.harness.imports.run_names import PathPattern
 from parallax.harness.imports.tables import read_table
+from parallax.harness.imports.tensorboard_and_wandb import read_event_files, read_wandb_file
 from parallax.harness.record.files import UnusableError
 
 LONG = "x" * 100_000
@@ -326,3 +329,99 @@ def test_no_run_is_imported_that_no_command_can_read(words, steps, reason, tmp_p
     assert import_table(tmp_path, table, *words) == 1
     assert reason in capsys.readouterr().out
     assert not list(tmp_path.rglob("run.json"))
+
+
+LAST_ROWS = {
+    "a value that is no JSON": {"global_step": "3000", "eval/mean_reward": "{bad"},
+    "a value of 5,000 digits": {"global_step": "3000", "eval/mean_reward": "9" * 5000},
+    "a step that is a text": {"global_step": '"3000"', "eval/mean_reward": "1"},
+    "a step that is true": {"global_step": "true", "eval/mean_reward": "1"},
+    "a return without a step": {"eval/mean_reward": "1"},
+}
+
+
+@pytest.mark.parametrize("row", LAST_ROWS.values(), ids=LAST_ROWS)
+def test_a_return_of_wandb_that_cannot_be_read_is_not_left_out(tmp_path, row):
+    path = tmp_path / "run.wandb"
+    path.write_bytes(write_wandb_file([*ROWS, row]))
+    found = read_wandb_file(path, None)
+    with pytest.raises(UnusableError, match=r"eval/mean_reward that is no number, or has no step"):
+        return_curves.make_curve_from_values(found, path, [path], CurveOptions())
+
+
+def write_value(step, field, content):
+    name = fuzz_imports.write_field(1, b"eval/mean_reward")
+    value = fuzz_imports.write_field(1, name + fuzz_imports.write_field(field, content))
+    return fuzz_imports.write_field(2, step) + fuzz_imports.write_field(5, value)
+
+
+TENSORS = {
+    "whole number": fuzz_imports.write_field(1, 3) + fuzz_imports.write_field(7, 4),
+    "half precision": fuzz_imports.write_field(1, 19) + fuzz_imports.write_field(13, 0x4400),
+    "two numbers": fuzz_imports.write_field(1, 1) + fuzz_imports.write_field(5, bytes(8)),
+    "text": fuzz_imports.write_field(1, 7) + fuzz_imports.write_field(8, b"4"),
+}
+
+
+@pytest.mark.parametrize("tensor", TENSORS.values(), ids=TENSORS)
+def test_a_return_of_tensorboard_that_cannot_be_read_is_not_left_out(tmp_path, capsys, tensor):
+    events = [write_value(500, 2, 1.0), write_value(1000, 8, tensor)]
+    assert import_folder(tmp_path, b"".join(map(fuzz_imports.frame_event, events))) == 1
+    assert "that is no number, or has no step" in capsys.readouterr().out
+
+
+def test_unreadable_returns_are_not_replaced_by_other_ones(tmp_path, capsys):
+    others = fuzz_imports.write_events([("rollout/ep_rew_mean", 500, 7.0)], {})
+    events = [write_value(500, 8, TENSORS["whole number"]), *others]
+    assert import_folder(tmp_path, b"".join(map(fuzz_imports.frame_event, events))) == 1
+    assert "has a value of eval/mean_reward that is no number" in capsys.readouterr().out
+
+
+def test_a_changed_number_in_a_long_event_is_noticed(tmp_path, capsys):
+    event = write_value(500, 2, 1.0) + fuzz_imports.write_field(6, bytes(5000))
+    raw = fuzz_imports.frame_event(event)
+    assert import_folder(tmp_path, raw.replace(struct.pack("<f", 1.0), struct.pack("<f", 9.0))) == 1
+    assert "the checksum of an event does not match" in capsys.readouterr().out
+
+
+def frame_chunk(kind, data):
+    check = zlib.crc32(data, zlib.crc32(bytes([kind])))
+    return struct.pack("<IHB", check, len(data), kind) + data
+
+
+@pytest.mark.parametrize(
+    "inserted",
+    [bytes(7), struct.pack("<IHB", 1, 60_000, 1), *(frame_chunk(kind, b"") for kind in (2, 3, 4))],
+    ids=["zeros", "too long", "begun and not ended", "middle alone", "end alone"],
+)
+def test_damage_within_a_file_of_wandb_is_not_its_end(tmp_path, inserted):
+    whole = write_wandb_file(ROWS)
+    path = tmp_path / "run.wandb"
+    path.write_bytes(whole[:7] + inserted + whole[7:])
+    with pytest.raises(UnusableError, match=r"the record at byte .* is damaged"):
+        read_wandb_file(path, None)
+    path.write_bytes(whole + bytes(100))
+    assert len(read_wandb_file(path, None).values["eval/mean_reward"]) == len(ROWS)
+
+
+def test_small_files_of_millions_of_empty_parts_are_refused(tmp_path, monkeypatch):
+    """A file of 30 MB took a gigabyte of memory."""
+    empty = fuzz_imports.write_field(1, b"") * 20_000
+    wandb, events = tmp_path / "run.wandb", tmp_path / "events.out.tfevents.1"
+    wandb.write_bytes(fuzz_imports.frame_wandb_records([fuzz_imports.write_field(2, empty)]))
+    events.write_bytes(fuzz_imports.frame_event(fuzz_imports.write_field(5, empty)))
+    for read in (lambda: read_wandb_file(wandb, None), lambda: read_event_files([events])):
+        with pytest.raises(UnusableError, match=r"too large: a message of more than 16,384 fields"):
+            read()
+    monkeypatch.setattr(tensorboard_and_wandb, "_MAX_PARTS", 3)
+    wandb.write_bytes(write_wandb_file([{}] * 4))
+    with pytest.raises(UnusableError, match="is too large: 4 values of 0 names"):
+        read_wandb_file(wandb, None)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "value"), [(800, 400), (801, -401), (2**64 - 1, -(2**63)), (2**64 - 2, 2**63 - 1)]
+)
+def test_whole_numbers_of_wandb_keep_their_sign(encoded, value):
+    item = fuzz_imports.write_field(1, b"x") + fuzz_imports.write_field(5, encoded)
+    assert tensorboard_and_wandb._read_items(fuzz_imports.write_field(1, item)) == {"x": value}

@@ -205,12 +205,24 @@ def test_statistics_that_no_wrapper_uses_are_refused(copy):
         load_policy(copy)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])  # 1e300 is no float32
 def test_weights_that_are_not_finite_are_refused_by_name(copy, value):
     stored = read_policy(copy)
-    weights = stored.weights | {"log_std": np.full(1, value, np.float32)}
+    weights = stored.weights | {"log_std": np.full(1, value)}
     replace_policy(copy, weights, stored.normalization)
     with pytest.raises(SpecError, match=r"its weights log_std are not finite. Train the run"):
+        load_policy(copy)
+
+
+def test_weights_of_another_byte_order_or_width_are_read_or_refused(copy):
+    stored = read_policy(copy)
+    swapped = {name: array.astype(">f4") for name, array in stored.weights.items()}
+    replace_policy(copy, swapped, stored.normalization)
+    assert read_policy(copy).weights["log_std"].dtype == np.float32
+    assert load_policy(copy)(np.zeros((1, 3))) == load_policy(copy)(np.zeros((1, 3)))
+    wide = stored.weights | {"log_std": np.zeros(1, np.longdouble)}
+    replace_policy(copy, wide, stored.normalization)
+    with pytest.raises(SpecError, match="values of weights/log_std are not of numeric types"):
         load_policy(copy)
 
 

@@ -1,3 +1,4 @@
+import json
 import os
 import types
 from pathlib import Path
@@ -9,7 +10,14 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.stored_answers import AnswerStore, open_answer_store
 from tests.harness.probes.test_runner import PROBES
 
-RESULT = {"probe": "td3.tau_unit", "answers": {"sb3": {"failed": False, "value": [0.005]}}}
+ANSWER = {
+    **{"value": [0.005], "expected": [0.005], "comparison": {"kind": "agrees", "size": 0.0}},
+    **{"meaning": "", "unmeasured": "", "failed": False, "along": None},
+}
+RESULT = {
+    **dict.fromkeys(("algorithm", "question", "citation", "quantity"), "td3"),
+    **{"probe": "td3.tau_unit", "axis": None, "answers": {"sb3": ANSWER}, "groups": [["sb3"]]},
+}
 LEVEL = AlignmentLevel()
 
 
@@ -45,7 +53,22 @@ def test_stored_answers_are_loaded_except_failed_and_damaged_ones(tmp_path: Path
     assert store.load_answer("td3.tau_unit") == RESULT
     store.save_answer({"probe": "td3.counts", "answers": {"sb3": {"failed": True}}})
     assert store.load_answer("td3.counts") is None
-    (tmp_path / "answers" / "td3.tau_unit.json").write_text('{"probe": ')
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *('{"probe": ', '{"probe": "td3.tau_unit"}', "[]", "[" * 100_000, "1" * 5000),
+        json.dumps(RESULT | {"answers": []}),
+        json.dumps(RESULT | {"answers": {"sb3": ANSWER | {"value": "x"}}}),
+        json.dumps(RESULT | {"axis": 1}),
+        json.dumps(RESULT | {"probe": "td3.counts"}),
+    ],
+)
+def test_damaged_answers_are_measured_again(tmp_path: Path, content: str):
+    store = AnswerStore(tmp_path / "answers")
+    store.save_answer(RESULT)
+    (tmp_path / "answers" / "td3.tau_unit.json").write_text(content)
     assert store.load_answer("td3.tau_unit") is None
 
 
