@@ -13,6 +13,7 @@ from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.ranks import SameOrderChance
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.labels import FRAMEWORK_LABELS
+from parallax.harness.record.labels import LIBRARY_DEFAULTS as LIBRARY_DEFAULTS
 from parallax.harness.record.labels import get_label as get_label
 
 Item = TypeVar("Item")
@@ -24,7 +25,6 @@ _PLAIN_PART = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9.])?")
 _PLAIN_SETTINGS = re.compile(r"(\w+=[A-Za-z0-9.-]+(,|$))*", re.A)
 
 MISSING = "-"
-LIBRARY_DEFAULTS = "library defaults"
 
 # How each kind of interval is computed.
 INTERVAL_FORMULAS = {

@@ -232,7 +232,8 @@ def _return_unchanged(function: Any) -> Any:
 
 def _enter_eager_mode(stack: contextlib.ExitStack) -> None:
     stack.enter_context(replace_control_flow(make_python_loop))
-    stack.enter_context(_check_shapes_once())
+    stack.callback(setattr, Scope, "param", Scope.param)
+    Scope.param = _check_shapes_once(Scope.param)
     for hooks, _ in tuple(_watch_state.watched):
         stack.enter_context(hooks())
 
@@ -277,12 +278,9 @@ def _wrap_loop(original: Any) -> Any:
     return call
 
 
-@contextlib.contextmanager
-def _check_shapes_once() -> Iterator[None]:
+def _check_shapes_once(check: Any) -> Any:
     # At each call of a layer, flax traces the initializers of its parameters to compare shapes,
     # which takes a fifth of an update that is computed operation by operation.
-    check = Scope.param
-
     @functools.wraps(check)
     def read(scope: Scope, name: str, *args: Any, unbox: bool = True, **kwargs: Any) -> Any:
         if not scope.has_variable("params", name):
@@ -296,11 +294,7 @@ def _check_shapes_once() -> Iterator[None]:
         scope.reserve(name, "params")
         return meta.unbox(value) if unbox else value
 
-    Scope.param = read
-    try:
-        yield
-    finally:
-        Scope.param = check
+    return read
 
 
 def _call_nested(function: Any, args: Any, kwargs: Any) -> Any:

@@ -166,7 +166,7 @@ class JaxRecorder(recorder.TrainingRecorder):
             return
         if world.scripted_data.own_rng:
             with (
-                # flax makes a key to ask an initializer for shapes, at each call of a layer.
+                # flax makes a key to ask an initializer for shapes.
                 self._watch_rng(SEEDING_FUNCTIONS, {}, eager_execution.is_traced) as watch,
                 jax_watch.watch_training(self._events),
                 watch_keys(watch.check_key),

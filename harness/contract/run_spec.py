@@ -28,8 +28,8 @@ from parallax.harness.contract.own_script import OwnScript, make_own_script
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
 from parallax.harness.record.layout import (
+    LIBRARY_DEFAULTS,
     RESERVED_FOLDERS,
-    RESERVED_RECIPE,
     SLASH_SUBSTITUTE,
     RunPath,
     format_implementation,
@@ -506,8 +506,8 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
         raise SpecError(
             f"study={values['study']!r} {RESERVED_FOLDERS[values['study']]}: choose another."
         )
-    if values.get("hps") == RESERVED_RECIPE:
-        raise SpecError(f"hps={RESERVED_RECIPE!r} is a name in tables: choose another.")
+    if values.get("hps") == LIBRARY_DEFAULTS:
+        raise SpecError(f"hps={LIBRARY_DEFAULTS!r} is a name in tables: choose another.")
 
 
 def _check_python(given: Any) -> str | None:

@@ -27,7 +27,6 @@ from parallax.harness.probes.results import result_from_dict
 
 MAX_STORES = 60
 """Largest number of stores in the cache; the oldest are removed."""
-_DAMAGE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 _PROJECT = Path(parallax.__path__[0])
 _CODE = (".py", ".so", ".yaml", ".pth")
 _VARIABLES = ("CUBLAS", "CUDA", "JAX", "MKL", "NUMBA", "OMP", "PYTHON", "TORCH", "XLA")
@@ -46,7 +45,8 @@ class AnswerStore:
 
     def load_answer(self, probe: str) -> dict[str, Any] | None:
         """Return the stored result of a probe; None if there is none, or it cannot be read."""
-        with contextlib.suppress(OSError, RecursionError, *_DAMAGE_ERRORS):
+        damage = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+        with contextlib.suppress(OSError, *damage):
             content: dict[str, Any] = json.loads((self._folder / f"{probe}.json").read_text())
             if result_from_dict(content).probe == probe:
                 return content

@@ -1,4 +1,4 @@
-"""Names of frameworks and algorithms as people spell them."""
+"""Names of frameworks, algorithms and recipes as people spell them."""
 
 FRAMEWORK_LABELS = {
     "cleanrl": "CleanRL",
@@ -17,6 +17,8 @@ _ALGORITHM_LABELS = {
     "r2d2": "R2D2",
     "ddpg": "DDPG",
 }
+LIBRARY_DEFAULTS = "library defaults"
+"""Label of the own recipes of all frameworks together, which no recipe can have as its name."""
 
 
 def get_label(name: str) -> str:

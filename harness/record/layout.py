@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from parallax.harness.record.labels import LIBRARY_DEFAULTS as LIBRARY_DEFAULTS
 from parallax.harness.record.old_names import translate_env, translate_variant
 
 RUN_FILE = "run.json"
@@ -34,8 +35,6 @@ RESERVED_FOLDERS = {
     SLURM_FOLDER: "is where submissions and their logs go",
 }
 """Names that no study can have, and why: folders of these names hold no runs."""
-RESERVED_RECIPE = "library defaults"
-"""Name that no recipe can have: tables call the own recipes of all frameworks together so."""
 
 SLASH_SUBSTITUTE = "~"
 """Character that replaces a slash in the name of a folder."""

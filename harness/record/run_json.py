@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from parallax.harness.record.labels import LIBRARY_DEFAULTS
 from parallax.harness.record.layout import (
-    RESERVED_RECIPE,
     format_implementation,
     format_script_label,
     format_task_name,
@@ -28,7 +28,7 @@ CHECKSUM_FIELD = "checksum"
 
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
-RecipeName = Annotated[Name, Meta(pattern=rf"^(?!{RESERVED_RECIPE}\Z)")]
+RecipeName = Annotated[Name, Meta(pattern=rf"^(?!{LIBRARY_DEFAULTS}\Z)")]
 _ENDPOINTS = r"^(final|auc|last-[1-9][0-9]{0,3}|steps-([1-9][0-9]?|100))\Z"
 RecordedValue = bool | int | float | str | list[bool | int | float | str | None] | None
 

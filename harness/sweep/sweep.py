@@ -57,10 +57,7 @@ def run_sweep(
         SpecError: A run cannot be carried out as requested.
         KeyboardInterrupt: After every running process has ended.
     """
-    jobs = count_processes(n_jobs)
-    variables = get_allocator_variables("hydra.launcher.malloc", malloc)
-    _check_no_dangling_link(results_dir)
-    runs = prepare_sweep(specs, results_dir)
+    jobs, variables, runs = _check_sweep(specs, results_dir, n_jobs, malloc)
     silent, _ = watch_heartbeats(
         runs,
         say=lambda text: print(text, file=sys.stderr),
@@ -84,10 +81,7 @@ def list_sweep(
     Raises:
         SpecError: A run cannot be carried out as requested.
     """
-    count_processes(n_jobs)  # refuses what `run_sweep` refuses
-    get_allocator_variables("hydra.launcher.malloc", malloc)
-    _check_no_dangling_link(results_dir)
-    runs = prepare_sweep(specs, results_dir)
+    _, _, runs = _check_sweep(specs, results_dir, n_jobs, malloc)
     states = {folder: "incomplete" if (folder / RUN_FILE).exists() else "new" for folder in runs}
     states |= {folder: "complete" for folder in runs if read_run(folder).complete}
     lines = [f"{states[f]:<12}{f.relative_to(results_dir.absolute())}" for f in runs]
@@ -98,10 +92,16 @@ def list_sweep(
     return [*lines, f"{len(runs)} {noun}: {total}. At most {steps:,} environment steps remain."]
 
 
-def _check_no_dangling_link(results_dir: Path) -> None:
+def _check_sweep(
+    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str
+) -> tuple[int, Mapping[str, str], dict[Path, PreparedRun]]:
+    """Return the number of processes, their variables and the runs by folder."""
+    jobs = count_processes(n_jobs)
+    variables = get_allocator_variables("hydra.launcher.malloc", malloc)
     for place in (results_dir.absolute(), *results_dir.absolute().parents):
         if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114
             raise SpecError(f"results_dir={results_dir}: {place} is a link that leads nowhere.")
+    return jobs, variables, prepare_sweep(specs, results_dir)
 
 
 def prepare_sweep(

@@ -15,7 +15,6 @@ from parallax.harness.imports.run_import import write_imported_run
 from parallax.harness.record import old_names, provenance, reading
 from parallax.harness.record.completeness import NewerSchemaError, RunReading, describe_nonfinite
 from parallax.harness.record.files import UnusableError
-from parallax.harness.record.layout import RESERVED_RECIPE
 from parallax.harness.record.lock_owner import BatchJob
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import (
@@ -243,12 +242,12 @@ def test_a_record_has_an_endpoint_that_exists(name):
 
 
 def test_no_recipe_is_called_as_tables_call_all_own_recipes():
-    assert RESERVED_RECIPE == LIBRARY_DEFAULTS
-    assert parse_record(make_record(spec={"hps": f"{RESERVED_RECIPE} 2"}))
+    assert LIBRARY_DEFAULTS == "library defaults"
+    assert parse_record(make_record(spec={"hps": f"{LIBRARY_DEFAULTS} 2"}))
     with pytest.raises(UnusableError, match=r"spec.hps: expected `str` matching regex"):
-        parse_record(make_record(spec={"hps": RESERVED_RECIPE}))
+        parse_record(make_record(spec={"hps": LIBRARY_DEFAULTS}))
     with pytest.raises(SpecError, match="hps='library defaults' is a name in tables"):
-        check_folder_names({"study": "a", "hps": RESERVED_RECIPE})
+        check_folder_names({"study": "a", "hps": LIBRARY_DEFAULTS})
 
 
 def test_records_of_later_schemas_are_refused_with_their_content():
