@@ -1,4 +1,4 @@
-"""Evaluate checks during a training and collect their findings, each once with a count."""
+"""Diagnosis of a running training: when signals are collected and checks are evaluated."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,23 +16,20 @@ from parallax.harness.contract.events import (
     TrainingError,
     TrainingEvents,
 )
-from parallax.harness.diagnosis.check import (
-    ERROR,
-    CheckFinding,
-    DiagnosisCheck,
-    name_hyperparameters,
-    replace_hyperparameters,
-)
+from parallax.harness.diagnosis.check import ERROR, CheckFinding, DiagnosisCheck
+from parallax.harness.diagnosis.check_evaluation import CheckEvaluator
 from parallax.harness.diagnosis.environment_signals import EnvironmentSignalCollector
 from parallax.harness.diagnosis.network_signals import NetworkSignalCollector
+from parallax.harness.diagnosis.parameter_signals import ParameterSignalCollector
+from parallax.harness.diagnosis.policy_signals import PolicySignalCollector
 from parallax.harness.diagnosis.signals import Array, TrainingFacts
 
 SCHEMA = 1
-CHECKS_PER_RUN = 100
+EVALUATIONS_PER_RUN = 100
 MIN_PERIOD = 400
 DEFAULT_PERIOD = 500
-_ACTING_STEPS = 3
-_EXAMINE_EVERY = 20  # evaluations of the diagnosis; each calls the policy 16 times
+_ACTING_STEPS = 3  # of each environment, in a window of acting
+_EXAMINE_EVERY = 20  # evaluations of the checks; each calls the policy 16 times
 _NOTIFY_EVERY = 10  # evaluations; for callers that display the last values
 CURVE_POINTS = 64
 """Maximum number of points of a signal in the report."""
@@ -45,10 +42,9 @@ LogFunction = Callable[[str], None]
 class DiagnosisEngine:
     """Diagnosis of one training.
 
-    At irregular steps, one `period` apart on average, it reads signals and evaluates the checks.
+    At irregular steps, one `period` apart on average, it collects signals and evaluates the checks.
 
     Attributes:
-        findings: By check id, in the order they were found.
         signals: Signals collected so far.
         problems: Messages about what could not be evaluated or watched, each once.
         changed: Called after a new finding, and at every tenth evaluation.
@@ -92,42 +88,49 @@ class DiagnosisEngine:
             names: The framework's name of each hyperparameter, for remedies.
             replaces_names: Whether remedies have these names instead of ours, not after ours.
         """
-        self.findings: dict[str, CheckFinding] = {}
         self.problems: list[str] = []
-        self._names, self._replaces_names = dict(names or {}), replaces_names
         self._facts, self._strict, self._say, self.changed = facts, strict, say, on_change
-        self._thresholds = {check.id: thresholds.get(check.id, check.threshold) for check in checks}
-        self._not_applicable = {
-            check.id: reason for check in checks if (reason := check.why_not_applicable(facts))
-        } | dict(left_out or {})
-        self._checks = [check for check in checks if check.id not in self._not_applicable]
-        self._evaluation_counts = dict.fromkeys((check.id for check in self._checks), 0)
         self._normalizer, self._reported_ids = normalizer, frozenset(reported_ids)
-        self._period = period or compute_default_period(facts.steps)
-        self._collector = EnvironmentSignalCollector(facts)
-        self.signals = self._collector.signals
+        self._env_steps = EnvironmentSignalCollector(facts)
+        self.signals = self._env_steps.signals
+        self._parameters = ParameterSignalCollector(self.signals)
+        self._policy_answers = PolicySignalCollector(self.signals)
         self._networks = NetworkSignalCollector(
-            self.signals, self._collector.recent, self._collector.stored, self._guard
+            self.signals,
+            self._env_steps.get_recent_observations,
+            self._env_steps.get_history,
+            self._guard,
+        )
+        self._evaluator = CheckEvaluator(
+            *(self.signals, checks, thresholds, periods or {}, left_out or {}),
+            *(names or {}, replaces_names, self.report_problem),
         )
         self._policy: Policy | None = None
-        self._weights: Callable[[], Weights] | None = None
-        self._periods, self._next_evaluation = dict(periods or {}), dict[str, float]()
-        self._next, self._n_checks = float(start_step + self._period), 0
-        self._due = float(start_step)
-        self._has_begun, self._is_first = bool(start_step), True
+        self._read_weights: Callable[[], Weights] | None = None
+        self._is_watching = True
+        self._period = period or compute_default_period(facts.steps)
+        self._n_evaluations = 0
+        # Environment steps at which something is due; 0 where nothing is.
+        self._next_evaluation = float(start_step + self._period)
+        self._follow_up = 0
+        self._acting_until = 0
+        self._due = float(start_step)  # the earliest of them
+        self._is_first_step, self._needs_first_weights = True, not start_step
         if not start_step:
             self.signals.values["beginning"] = True
-        self._acting_until = 0
-        self._follow_up = 0
-        self._watches = True
+
+    @property
+    def findings(self) -> Mapping[str, CheckFinding]:
+        """Findings by check id, in the order they were found."""
+        return self._evaluator.findings
 
     def subscribe(self, events: TrainingEvents) -> None:
         """Subscribe to the events of a training."""
         self._events = events
         events.subscribe(PolicyAttached, self._attach)
-        events.subscribe(ReportedMetrics, self._collector.metrics)
+        events.subscribe(ReportedMetrics, self._env_steps.add_metrics)
         events.subscribe(EnvStep, self._before_step)
-        events.subscribe(EnvTransition, self._collector.transition)
+        events.subscribe(EnvTransition, self._env_steps.add_transition)
         events.subscribe(TrainingEnd, lambda _: self.end())
 
     def end(self) -> None:
@@ -164,12 +167,7 @@ class DiagnosisEngine:
 
     def list_missing_signals(self) -> dict[str, list[str]]:
         """Return the checks that have not been evaluated, with their missing signals."""
-        lacking = {
-            check.id: [name for name in check.needs if not self.signals.has(name)]
-            for check in self._checks
-            if not self._evaluation_counts[check.id]
-        }
-        return {name: lacks for name, lacks in lacking.items() if lacks}
+        return self._evaluator.list_missing_signals()
 
     def report(self) -> dict[str, Any]:
         """Return the report as plain data for `diagnosis.json`."""
@@ -177,11 +175,11 @@ class DiagnosisEngine:
         return {
             "schema": SCHEMA,
             "step": signals.step,
-            "looks": self._n_checks,
+            "looks": self._n_evaluations,
             "period": self._period,
             "findings": [dict(finding.to_dict()) for finding in self.findings.values()],
-            "asked": dict(self._evaluation_counts),
-            "meaningless": dict(self._not_applicable),
+            "asked": dict(self._evaluator.counts),
+            "meaningless": dict(self._evaluator.not_applicable),
             "unasked": self.list_missing_signals(),
             "troubles": list(self.problems),
             "signals": {
@@ -202,7 +200,7 @@ class DiagnosisEngine:
             self._say(f"[diagnosis] {text}")
 
     def _attach(self, attached: PolicyAttached) -> None:
-        self._policy, self._weights = attached.policy, attached.weights
+        self._policy, self._read_weights = attached.policy, attached.weights
 
     def _before_step(self, event: EnvStep) -> None:
         step = self._events.steps
@@ -211,64 +209,72 @@ class DiagnosisEngine:
             self._process_step(step)
 
     def _process_step(self, step: int) -> None:
-        self._networks.tidy()
-        if not self._has_begun:  # initial weights
-            self._has_begun = True
-            self._read_weights()
-        if self._is_first:
-            self._is_first = False
+        """Do everything that is due before this step, and determine when something is due next."""
+        self._networks.remove_ended_hooks()
+        if self._needs_first_weights:
+            self._needs_first_weights = False
+            self._collect_parameter_signals()
+        if self._is_first_step:
+            self._is_first_step = False
             self._await_update()
-        if step >= self._next:
+        if step >= self._next_evaluation:
             self._run_checks()
             self._schedule(step)
         elif self._follow_up and step >= self._follow_up:
             self._follow_up = 0
-            self._query_policy(self._collector.query_policy_again)
+            self._query_policy(self._policy_answers.query_again)
         if self._acting_until and (
             step >= self._acting_until or self._networks.is_acting_network_known
         ):
             self._acting_until = 0
             self._networks.close_acting_window()
-        follow_up = self._follow_up or self._next
-        self._due = step + 1 if self._acting_until else min(self._next, follow_up)
+        follow_up = self._follow_up or self._next_evaluation
+        self._due = step + 1 if self._acting_until else min(self._next_evaluation, follow_up)
 
     def _schedule(self, step: int) -> None:
-        self._n_checks += 1
+        """Set the step of the next evaluation, and open a window of networks until then."""
+        self._n_evaluations += 1
         # The next evaluation is 0.5 to 1.5 periods away, 1 on average.
-        self._next = step + self._period * (0.5 + math.fmod(self._n_checks * _GOLDEN_FRACTION, 1.0))
-        if self._n_checks % _EXAMINE_EVERY == 2:
-            self._examine()
-        if self._n_checks % 2:  # alternate the two windows, because they are the main cost
+        fraction = math.fmod(self._n_evaluations * _GOLDEN_FRACTION, 1.0)
+        self._next_evaluation = step + self._period * (0.5 + fraction)
+        if self._n_evaluations % _EXAMINE_EVERY == 2:
+            self._examine_policy()
+        if self._n_evaluations % 2:  # alternate the two windows, because they are the main cost
             self._await_update()
             return
         self._follow_up = step + self._facts.n_envs
-        if self._watches and not self._networks.is_open:
+        if self._is_watching and not self._networks.is_open:
             self._guard(lambda: self._networks.open_acting_window(self._policy))
             if self._networks.is_open:
                 self._acting_until = step + _ACTING_STEPS * self._facts.n_envs
 
-    def _examine(self) -> None:
-        policy, first = self._policy, "fitting" not in self.signals.values
-        if policy is None or not self._watches or self._networks.is_open:
+    def _examine_policy(self) -> None:
+        policy, fits_copy = self._policy, "fitting" not in self.signals.values
+        if policy is None or not self._is_watching or self._networks.is_open:
             return
-        rng = np.random.default_rng(self._n_checks)
+        rng = np.random.default_rng(self._n_evaluations)
         with self._networks.pause_watching():
-            self._guard(lambda: self._networks.examine(policy, rng, first))
+            self._guard(
+                lambda: self._policy_answers.examine(
+                    policy, rng, self._networks.get_watchers(), fits_copy
+                )
+            )
 
     def _await_update(self) -> None:
-        weights = self._weights
-        if weights is not None and self._watches:
-            self._guard(lambda: self._networks.await_update_window(weights, self._act_soon))
+        read = self._read_weights
+        if read is not None and self._is_watching:
+            self._guard(lambda: self._networks.await_update_window(read, self._process_next_step))
 
-    def _act_soon(self) -> None:
+    def _process_next_step(self) -> None:
         self._due = 0.0  # a hook cannot remove itself while it runs
 
     def _guard(self, watch: Callable[[], None]) -> None:
+        """Watch networks; if that fails, watch them no longer and let the training go on."""
         try:
             watch()
         except Exception as error:
-            self._watches = False
-            self._act_soon()
+            self._is_watching = False
+            self._process_next_step()
             self._networks.stop_watching()
             self.report_problem(f"networks are not watched: {type(error).__name__}: {error}")
 
@@ -283,26 +289,34 @@ class DiagnosisEngine:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             self.report_problem(f"the policy cannot be evaluated: {reason}")
 
-    def _read_weights(self) -> None:
-        if self._weights is None:
+    def _collect_parameter_signals(self) -> None:
+        if self._read_weights is None:
             return
         try:
-            self._collector.weights(self._weights())
+            self._parameters.read(self._read_weights())
         except Exception as error:
-            self._weights = None
+            self._read_weights = None
             self.report_problem(f"weights cannot be read: {type(error).__name__}: {error}")
 
     def _run_checks(self, last: bool = False) -> None:
-        self._query_policy(lambda policy: self._collector.query_policy(policy, self._normalizer()))
-        if self._n_checks % 2 == 0 or last:
-            self._read_weights()
-        now = [check for check in self._checks if last or self._is_time_for(check)]
-        new = [finding for check in now if (finding := self._evaluate_check(check))]
+        """Collect the signals of policy and parameters, evaluate the checks and print findings.
+
+        Raises:
+            TrainingError: There is a finding at error level, and the diagnosis is strict.
+        """
+        self._query_policy(
+            lambda policy: self._policy_answers.query(
+                policy, self._normalizer(), self._env_steps.get_last_steps()
+            )
+        )
+        if self._n_evaluations % 2 == 0 or last:
+            self._collect_parameter_signals()
+        new = self._evaluator.evaluate(last)
         self.signals.values.pop("regressions", None)  # evaluated once
         for finding in new:
             if finding.check.id not in self._reported_ids:
                 self._say(finding.format_line())
-        if new or self._n_checks % _NOTIFY_EVERY == 0:
+        if new or self._n_evaluations % _NOTIFY_EVERY == 0:
             self.changed()
         errors = [finding for finding in new if finding.level == ERROR]
         if self._strict and errors:
@@ -313,41 +327,7 @@ class DiagnosisEngine:
                 f"{worst.first_step}: {worst.seen.text} Use diagnosis=on to continue after errors."
             )
 
-    def _is_time_for(self, check: DiagnosisCheck) -> bool:
-        """Return whether a check's own period has passed since its last evaluation."""
-        return self.signals.step >= self._next_evaluation.get(check.id, 0)
-
-    def _evaluate_check(self, check: DiagnosisCheck) -> CheckFinding | None:
-        """Evaluate a check and return a finding if it is the check's first."""
-        signals = self.signals
-        if not check.is_due(signals) or not all(signals.has(name) for name in check.needs):
-            return None
-        self._evaluation_counts[check.id] += 1
-        self._next_evaluation[check.id] = signals.step + self._periods.get(check.id, 0)
-        threshold = self._thresholds[check.id]
-        try:
-            seen = check.detect(signals, threshold)
-        except Exception as error:
-            self._checks.remove(check)
-            text = f"{type(error).__name__}: {error}"
-            self.report_problem(f"{check.id} failed and is no longer evaluated: {text}")
-            return None
-        if seen is None:
-            return None
-        step, found = signals.step, self.findings.get(check.id)
-        if found:
-            found.count += 1
-            found.last_step = step
-            return None
-        level = seen.level or check.level
-        name = replace_hyperparameters if self._replaces_names else name_hyperparameters
-        remedies = name(check.remedies, self._names)
-        self.findings[check.id] = CheckFinding(
-            check, level, step, step, 1, seen, threshold, remedies
-        )
-        return self.findings[check.id]
-
 
 def compute_default_period(steps: int | None) -> int:
     """Return the steps between evaluations: a hundredth of the run, but at least 400."""
-    return max(MIN_PERIOD, steps // CHECKS_PER_RUN) if steps else DEFAULT_PERIOD
+    return max(MIN_PERIOD, steps // EVALUATIONS_PER_RUN) if steps else DEFAULT_PERIOD

@@ -191,22 +191,24 @@ class MatchedMinibatch:
 class MinibatchMatcher:
     """Collector of matched minibatches in a window; the checks do all arithmetic."""
 
-    def __init__(self, signals: TrainingSignals, stored: Callable[[], TransitionHistory]) -> None:
-        """Create a matcher; `begin` starts it."""
-        self._signals, self._stored = signals, stored
+    def __init__(
+        self, signals: TrainingSignals, get_history: Callable[[], TransitionHistory]
+    ) -> None:
+        """Create a matcher; `begin_window` starts it."""
+        self._signals, self._get_history = signals, get_history
         self._minibatches: deque[MatchedMinibatch] = deque(maxlen=MAX_MINIBATCHES)
-        self._memory: TransitionHistory | None = None
+        self._history: TransitionHistory | None = None
         self._heads: list[HeadOutput] = []
-        self._window, self._open, self._steps = 0, False, 0
+        self._window, self._is_open, self._steps = 0, False, 0
 
-    def begin(self) -> None:
-        """Start collecting: a window is about to open."""
-        self._window, self._open, self._steps = self._window + 1, True, 0
-        self._heads, self._memory = [], None
+    def begin_window(self) -> None:
+        """Start collecting, for a window that is about to open."""
+        self._window, self._is_open, self._steps = self._window + 1, True, 0
+        self._heads, self._history = [], None
 
-    def end(self, trained: set[int]) -> None:
+    def end_window(self, trained: set[int]) -> None:
         """Stop collecting; `trained` are the addresses of all parameters that optimizers update."""
-        self._open, self._heads, self._memory = False, [], None
+        self._is_open, self._heads, self._history = False, [], None
         if not self._minibatches:
             return
         matched = [
@@ -224,32 +226,31 @@ class MinibatchMatcher:
         self._minibatches = deque(matched, maxlen=MAX_MINIBATCHES)
         self._signals.values["regressions"] = tuple(matched)
 
-    def stepped(self) -> None:
+    def note_optimizer_step(self) -> None:
         """Forget network outputs after an optimizer step, since the networks have changed."""
         self._steps += 1
         self._heads = []
 
-    def note_head(self, forward: LayerForward, given: Array) -> None:
+    def note_head(self, forward: LayerForward, inputs: Array) -> None:
         """Store the output of a last layer that is computed without gradient."""
-        made_by = getattr(forward.inputs[0], "grad_fn", None)
-        if not self._open or made_by is not None or len(self._heads) >= _MAX_HEADS:
+        is_differentiated = getattr(forward.inputs[0], "grad_fn", None) is not None
+        if not self._is_open or is_differentiated or len(self._heads) >= _MAX_HEADS:
             return
         weight, bias = forward.layer.weight, getattr(forward.layer, "bias", None)
-        if isinstance(
-            weight, np.ndarray
-        ):  # JAX has no graph that shows whether outputs are differentiated
+        # JAX has no graph that shows whether outputs are differentiated.
+        if isinstance(weight, np.ndarray):
             return
-        outputs = given @ weight.detach().cpu().numpy().T
+        outputs = inputs @ weight.detach().cpu().numpy().T
         if bias is not None:
             outputs = outputs + bias.detach().cpu().numpy()
         self._heads.append(HeadOutput(np.asarray(outputs, float), forward.places))
 
-    def note(self, backward: LossBackward) -> None:
+    def note_loss(self, backward: LossBackward) -> None:
         """Store the predictions and targets that a loss compares."""
-        if not self._open:
+        if not self._is_open:
             return
-        if self._memory is None:
-            self._memory = self._stored()
+        if self._history is None:
+            self._history = self._get_history()
         known: dict[int, MatchedRows | None] = {}
         bootstraps = self._signals.facts.has_targets
         for one in backward.compared():
@@ -257,7 +258,7 @@ class MinibatchMatcher:
                 continue
             key = id(one.inputs)
             if key not in known:
-                known[key] = self._memory.find(one.inputs[:_MAX_MATCHED_ROWS])
+                known[key] = self._history.find(one.inputs[:_MAX_MATCHED_ROWS])
             found = known[key]
             if found is not None:
                 self._minibatches.append(self._match_minibatch(one, found))

@@ -152,7 +152,7 @@ class TrainingSignals:
     Attributes:
         facts: Facts that do not change.
         step: Environment steps so far.
-        series: Series by name, see `environment_signals` and `network_signals`.
+        series: Series by name, which the modules named `*_signals` add.
         values: Single readings by name.
         episodes: The last episodes, at most 20, in the order they ended.
         metrics: Metrics that the training reports, by name in the trace.

@@ -19,12 +19,10 @@ from parallax.harness.diagnosis.checks.reported_targets import (
     compute_discounted_returns,
     detect_wrong_targets,
 )
-from parallax.harness.diagnosis.environment_signals import (
-    compute_normalized_entropy,
-    pair_target_parameters,
-)
+from parallax.harness.diagnosis.environment_signals import compute_normalized_entropy
+from parallax.harness.diagnosis.layer_signals import compute_effective_rank
 from parallax.harness.diagnosis.minibatch_matching import HeadOutput, MatchedMinibatch, MatchedRows
-from parallax.harness.diagnosis.network_signals import compute_effective_rank
+from parallax.harness.diagnosis.parameter_signals import pair_target_parameters
 from parallax.harness.diagnosis.signals import (
     EpisodeRecord,
     SignalSeries,

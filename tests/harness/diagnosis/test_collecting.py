@@ -16,7 +16,9 @@ from parallax.harness.diagnosis.check import CheckResult, DiagnosisCheck
 from parallax.harness.diagnosis.checks import load_all_checks, load_own_checks
 from parallax.harness.diagnosis.engine import DiagnosisEngine, compute_default_period
 from parallax.harness.diagnosis.environment_signals import CHUNK_STEPS, EnvironmentSignalCollector
-from parallax.harness.diagnosis.signals import TrainingFacts
+from parallax.harness.diagnosis.parameter_signals import ParameterSignalCollector
+from parallax.harness.diagnosis.policy_signals import PolicySignalCollector
+from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 CONTINUOUS = {"action_low": (-1.0,), "action_high": (1.0,)}
 
@@ -29,9 +31,9 @@ def walk(collector, begin, end, shape=(3,), choices=0, episode=40, n_envs=1):
         action = int(rng.integers(choices)) if choices else rng.uniform(-1, 1, 1)
         ended = step % episode == episode - 1
         seen = rng.normal(size=shape)
-        collector.transition(EnvTransition(step % n_envs, action, seen, 1.0, ended, False))
+        collector.add_transition(EnvTransition(step % n_envs, action, seen, 1.0, ended, False))
         if step % 10 == 0:
-            collector.metrics(ReportedMetrics({"loss": 1.0, "entropy": 2.0}))
+            collector.add_metrics(ReportedMetrics({"loss": 1.0, "entropy": 2.0}))
 
 
 def test_memory_does_not_grow_with_steps():
@@ -48,7 +50,7 @@ def test_returns_have_a_deviation_from_the_tenth_episode_on():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=2))
     for step in range(11):  # episodes of one step that return 0, 1, 2, ...
         collector.signals.step = step
-        collector.transition(EnvTransition(0, 1, np.zeros(2), float(step), True, False))
+        collector.add_transition(EnvTransition(0, 1, np.zeros(2), float(step), True, False))
     steps, values = collector.signals.series["return_deviation"].all()
     assert steps.tolist() == [9, 10]
     assert values == pytest.approx([np.std(np.arange(10)), np.std(np.arange(1, 11))])
@@ -58,18 +60,20 @@ def test_images_are_recorded_and_passed_unchanged():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=3))
     walk(collector, 0, CHUNK_STEPS + 40, shape=(4, 4, 2), choices=3)
     shapes = []
-    collector.query_policy(
-        lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int), np.asarray
+    PolicySignalCollector(collector.signals).query(
+        lambda seen: shapes.append(seen.shape) or np.zeros(len(seen), int),
+        np.asarray,
+        collector.get_last_steps(),
     )
     assert shapes[0][1:] == (4, 4, 2)
-    assert collector.recent().shape == (CHUNK_STEPS, 32)
+    assert collector.get_recent_observations().shape == (CHUNK_STEPS, 32)
 
 
 def test_episodes_of_parallel_environments_are_separated():
     collector = EnvironmentSignalCollector(TrainingFacts(choices=2, n_envs=2))
     for step in range(40):
         ended = step in (18, 39)  # environments 0 and 1, after 10 and 20 of their steps
-        collector.transition(EnvTransition(step % 2, 1, np.zeros(3), 1.0, ended, False))
+        collector.add_transition(EnvTransition(step % 2, 1, np.zeros(3), 1.0, ended, False))
     assert [(e.length, e.episode_return) for e in collector.signals.episodes] == [
         (10, 10.0),
         (20, 20.0),
@@ -187,19 +191,17 @@ def test_actions_of_any_range_have_the_same_entropy(scale):
     for step in range(3 * CHUNK_STEPS):
         collector.signals.step = step
         action = scale * rng.uniform(-1, 1, 1)
-        collector.transition(EnvTransition(0, action, rng.normal(size=2), 0.0, False, False))
+        collector.add_transition(EnvTransition(0, action, rng.normal(size=2), 0.0, False, False))
     assert collector.signals.series["entropy"].latest == pytest.approx(0.98, abs=0.02)
 
 
 def test_initial_scale_of_a_matrix_is_independent_of_its_orientation():
     rows = np.random.default_rng(5).normal(size=(256, 3)) / np.sqrt(3)  # units, inputs
     kernels = {"a.weight": rows, "b.kernel": rows.T, "c.kernel": np.stack([rows.T, rows.T])}
-    collector = EnvironmentSignalCollector(TrainingFacts(**CONTINUOUS))
-    collector.signals.values["beginning"] = 0
-    collector.weights(kernels)
-    for spread, _, equal in collector.signals.values["first_weights"].values():
+    signals = TrainingSignals(TrainingFacts(**CONTINUOUS), values={"beginning": True})
+    ParameterSignalCollector(signals).read(kernels)
+    for spread, _, equal in signals.values["first_weights"].values():
         assert spread == pytest.approx(1.0, abs=0.1) and not equal
-    collector = EnvironmentSignalCollector(TrainingFacts(**CONTINUOUS))
-    collector.signals.values["beginning"] = 0
-    collector.weights({"alike.kernel": np.tile(rows[:1].T, 4)})
-    assert collector.signals.values["first_weights"]["alike.kernel"][2]
+    signals = TrainingSignals(TrainingFacts(**CONTINUOUS), values={"beginning": True})
+    ParameterSignalCollector(signals).read({"alike.kernel": np.tile(rows[:1].T, 4)})
+    assert signals.values["first_weights"]["alike.kernel"][2]

@@ -6,8 +6,14 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
-from parallax.harness.contract.events import LayerForward, TrainingEvents, watch_libraries
+from parallax.harness.contract.events import (
+    LayerForward,
+    TrainingEvents,
+    load_watchers,
+    watch_libraries,
+)
 from parallax.harness.diagnosis.network_signals import WINDOW_UPDATES, NetworkSignalCollector
+from parallax.harness.diagnosis.policy_signals import PolicySignalCollector
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
 
@@ -64,7 +70,7 @@ def window(net, lost=()):
         ).square().mean().backward()
         optimizer.step()
     assert not networks.is_open and done
-    networks.tidy()
+    networks.remove_ended_hooks()
     assert not optimizers._global_optimizer_post_hooks
     return signals
 
@@ -105,8 +111,9 @@ def examined(net):
         with torch.no_grad():
             return net(torch.from_numpy(observations)).argmax(1).numpy()
 
-    networks = NetworkSignalCollector(signals, lambda: np.zeros((0, 4)))
-    networks.examine(policy, np.random.default_rng(0), first=True)
+    PolicySignalCollector(signals).examine(
+        policy, np.random.default_rng(0), load_watchers(["torch"]), fits_copy=True
+    )
     assert torch.equal(state, torch.random.get_rng_state())
     assert np.array_equal(seen, signals.values["probe"])
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
