@@ -243,7 +243,7 @@ class _WorkerPool:
         wait([worker.fileno() for worker in self._workers], max(patience, 0))
         outcomes = []
         for worker in list(self._workers):
-            outcome = worker.look()
+            outcome = worker.poll()
             if outcome is None and time.monotonic() >= worker.deadline:
                 outcome = _TrialOutcome(_format_timeout(self._seconds), is_over=True)
             if outcome is None:
@@ -314,12 +314,12 @@ class _TrialWorker:
         """Hand over the next trial."""
         self.trial, self.deadline = trial, time.monotonic() + seconds
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, as `look` will find
+        with contextlib.suppress(BrokenPipeError):  # it has ended, as `poll` will find
             # JSON in ASCII: the name can contain any bytes or line breaks.
             self._process.stdin.write(f"{json.dumps(str(folder))}\n".encode())
             self._process.stdin.flush()
 
-    def look(self) -> _TrialOutcome | None:
+    def poll(self) -> _TrialOutcome | None:
         """Return the outcome of the trial, or None while it is running; never waits."""
         if not wait([self.fileno()], 0):
             return None

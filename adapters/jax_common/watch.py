@@ -123,28 +123,28 @@ class FlaxLayer(NamedTuple):
 @contextlib.contextmanager
 def watch_training(events: TrainingEvents) -> Iterator[None]:
     """Report events within the context; remove all hooks afterwards."""
-    tellers = {
-        kind: tell
+    publishers = {
+        kind: publish
         for kind in (BeforeOptimizerStep, AfterOptimizerStep, LayerForward, LossBackward)
-        if (tell := events.get_publisher(kind))
+        if (publish := events.get_publisher(kind))
     }
-    with add_watcher(lambda: hook_events(tellers), lambda args: _report_query(tellers, args)):
+    with add_watcher(lambda: hook_events(publishers), lambda args: _report_query(publishers, args)):
         try:
             yield
         finally:
-            tellers.clear()  # a call that is being computed again reports nothing more
+            publishers.clear()  # a call that is being computed again reports nothing more
 
 
-def _report_query(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ...]) -> None:
+def _report_query(publishers: dict[Any, Callable[[Any], None]], args: tuple[Any, ...]) -> None:
     # A compiled call that evaluates networks, as one layer of all their parameters.
-    if tell := tellers.get(LayerForward):
+    if publish := publishers.get(LayerForward):
         leaves = [
             leaf
             for state in eager_execution.find_states(args)
             for leaf in jax.tree_util.tree_leaves(state.params)
         ]
         arrays = tuple(a for a in args if isinstance(a, np.ndarray | jax.Array) and a.ndim > 1)
-        tell(
+        publish(
             LayerForward(
                 None, arrays, tuple(eager_execution.get_parameter_id(leaf) for leaf in leaves)
             )
@@ -152,7 +152,7 @@ def _report_query(tellers: dict[Any, Callable[[Any], None]], args: tuple[Any, ..
 
 
 @contextlib.contextmanager
-def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
+def hook_events(publishers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
     """Report everything that is computed operation by operation within the context."""
     with contextlib.ExitStack() as stack:
         for kind in (TrainState, *_find_subclasses(TrainState)):
@@ -162,13 +162,13 @@ def hook_events(tellers: dict[Any, Callable[[Any], None]]) -> Iterator[None]:
             ):
                 if name in vars(kind):
                     stack.enter_context(
-                        _patch_attribute(kind, name, wrapped(vars(kind)[name], tellers))
+                        _patch_attribute(kind, name, wrapped(vars(kind)[name], publishers))
                     )
-        if LossBackward in tellers:
-            watched = _wrap_value_and_grad(jax.value_and_grad, tellers)
+        if LossBackward in publishers:
+            watched = _wrap_value_and_grad(jax.value_and_grad, publishers)
             stack.enter_context(_patch_attribute(jax, "value_and_grad", watched))
-        if LayerForward in tellers:
-            stack.enter_context(nn.intercept_methods(_CallInterceptor(tellers)))
+        if LayerForward in publishers:
+            stack.enter_context(nn.intercept_methods(_CallInterceptor(publishers)))
         yield
 
 
@@ -209,16 +209,16 @@ def unbatch_arrays(found: ConcreteValue | None, count: int) -> list[NDArray[Any]
 
 class _CallInterceptor:
     # flax calls this for each call of a module's method.
-    def __init__(self, tellers: dict[Any, Callable[[Any], None]]) -> None:
-        self._tellers, self._linear = tellers, list[Any]()
+    def __init__(self, publishers: dict[Any, Callable[[Any], None]]) -> None:
+        self._publishers, self._linear = publishers, list[Any]()
 
     def __call__(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        tell = self._tellers.get(LayerForward)
-        if tell is None or context.method_name != "__call__":
+        publish = self._publishers.get(LayerForward)
+        if publish is None or context.method_name != "__call__":
             return call(*args, **kwargs)
         own = context.module.variables.get("params", {})
         for forward in self._make_forward_events(context.module, args, own):
-            tell(forward)
+            publish(forward)
         result = call(*args, **kwargs)
         if "kernel" in own:
             self._linear = [*self._linear[-7:], result]  # stored, so that no id is reused
@@ -252,23 +252,23 @@ class _CallInterceptor:
             yield LayerForward(layer, tuple(one[i] for one in given), places, lambda: direct)
 
 
-def _wrap_apply_gradients(apply: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
+def _wrap_apply_gradients(apply: Any, publishers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(apply)
     def watched(state: TrainState, *, grads: Any, **more: Any) -> TrainState:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(grads)):
             return apply(state, grads=grads, **more)  # it is being compiled
         eager_execution.track_state(state)
-        if BeforeOptimizerStep in tellers:
-            tellers[BeforeOptimizerStep](_make_step_event(state, grads))
+        if BeforeOptimizerStep in publishers:
+            publishers[BeforeOptimizerStep](_make_step_event(state, grads))
         after: TrainState = apply(state, grads=grads, **more)
-        if AfterOptimizerStep in tellers:
-            tellers[AfterOptimizerStep](AfterOptimizerStep())
+        if AfterOptimizerStep in publishers:
+            publishers[AfterOptimizerStep](AfterOptimizerStep())
         return after
 
     return watched
 
 
-def _wrap_replace(replace: Any, tellers: Any) -> Any:
+def _wrap_replace(replace: Any, publishers: Any) -> Any:
     @functools.wraps(replace)
     def watched(state: TrainState, **changes: Any) -> TrainState:
         after: TrainState = replace(state, **changes)
@@ -309,7 +309,7 @@ def _find_step_counts(opt_state: Any) -> Iterator[float]:
             yield from _find_step_counts(part)
 
 
-def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any], None]]) -> Any:
+def _wrap_value_and_grad(value_and_grad: Any, publishers: dict[Any, Callable[[Any], None]]) -> Any:
     @functools.wraps(value_and_grad)
     def watched(function: Any, *settings: Any, **named: Any) -> Any:
         differentiated = value_and_grad(function, *settings, **named)
@@ -318,8 +318,8 @@ def _wrap_value_and_grad(value_and_grad: Any, tellers: dict[Any, Callable[[Any],
         def call(*args: Any, **kwargs: Any) -> Any:
             result = differentiated(*args, **kwargs)
             loss = get_concrete_value(jax.tree_util.tree_leaves(result[0])[0])
-            if LossBackward in tellers and loss is not None and np.size(loss.array) == 1:
-                tellers[LossBackward](LossBackward(float(loss.array)))
+            if LossBackward in publishers and loss is not None and np.size(loss.array) == 1:
+                publishers[LossBackward](LossBackward(float(loss.array)))
             return result
 
         return call

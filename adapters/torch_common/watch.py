@@ -417,7 +417,7 @@ def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any
 
 
 @contextlib.contextmanager
-def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
+def _hook_backward(publish: Callable[[LossBackward], None]) -> Iterator[None]:
     # The only one of the four that torch has no hook for.
     tensor_class: Any = torch.Tensor
     backward = tensor_class.backward
@@ -429,7 +429,7 @@ def _hook_backward(tell: Callable[[LossBackward], None]) -> Iterator[None]:
             functools.partial(find_comparisons, tensor),
             functools.partial(find_entropy_slopes, tensor),
         )
-        tell(LossBackward(float(tensor.detach()), place, *read))
+        publish(LossBackward(float(tensor.detach()), place, *read))
 
     def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:

@@ -84,7 +84,7 @@ class TrainingObserver:
             AssertionError: Optimizers of critics did not step together.
         """
         if self._targets:
-            self._targets.look()
+            self._targets.detect()
         steps: dict[str, set[int]] = defaultdict(set)
         rates: dict[str, list[float]] = {}
         for key, of_group in self._rates.items():
@@ -134,7 +134,7 @@ class TrainingObserver:
         if not self._first_update:
             self._at_first = self._weights()
         self._first_update = self._first_update or self._events.steps
-        self._targets.look()
+        self._targets.detect()
         self._note_parameters_of(self._policy)
         for group in step.groups:
             if any(parameter.gradient for parameter in group.parameters):

@@ -249,7 +249,7 @@ class _ConformanceMonitor:
         checkpointable: Checkpointable | None = None,
     ) -> None:
         self.policy, self.weights = policy, weights
-        self.events.tell(PolicyAttached(policy, weights))
+        self.events.publish(PolicyAttached(policy, weights))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass

@@ -7,7 +7,7 @@ observers and adapters do not import each other.
 A watcher hooks into a numerical library and publishes the events that have subscribers. Like an
 adapter it is found by an entry point, whose name is the library's import name.
 
-To add a kind of event, add a class here, call `TrainingEvents.tell` or
+To add a kind of event, add a class here, call `TrainingEvents.publish` or
 `TrainingEvents.get_publisher` where it happens, and add its first subscriber.
 """
 
@@ -250,32 +250,32 @@ class TrainingEvents:
         if len(subscribers) < 2:
             return subscribers[0] if subscribers else None
 
-        def tell(event: E) -> None:
+        def publish(event: E) -> None:
             for subscriber in subscribers:
                 subscriber(event)
 
-        return tell
+        return publish
 
-    def tell(self, event: object) -> None:
+    def publish(self, event: object) -> None:
         """Publish an event that happens rarely."""
-        if tell := self.get_publisher(type(event)):
-            tell(event)
+        if publish := self.get_publisher(type(event)):
+            publish(event)
 
     def make_step_counter(self) -> Callable[[], None]:
         """Return a function to call before each environment step: it publishes, then counts."""
-        tell, step = self.get_publisher(EnvStep), EnvStep()
+        publish, step = self.get_publisher(EnvStep), EnvStep()
 
         def count() -> None:
             self.steps += 1
 
-        if tell is None:
+        if publish is None:
             return count
 
-        def tell_and_count() -> None:
-            tell(step)
+        def publish_and_count() -> None:
+            publish(step)
             self.steps += 1
 
-        return tell_and_count
+        return publish_and_count
 
     def make_env_hooks(self) -> dict[str, Any]:
         """Return arguments of `make_training_env` through which the environment reports."""
@@ -377,11 +377,11 @@ class TargetUpdateDetector:
         self._events, self._read = events, read
         self._last: Weights = {}
 
-    def look(self, event: object = None) -> None:
+    def detect(self, event: object = None) -> None:
         """Compare the weights with those of the last check; the triggering `event` is ignored."""
         before, now = self._last, self._read()
         self._last = now
         targets = [name for name in now if "target" in name and name in before]
         moved = tuple(name for name in targets if not np.array_equal(before[name], now[name]))
         if moved:
-            self._events.tell(TargetNetworkUpdate(before, now, moved))
+            self._events.publish(TargetNetworkUpdate(before, now, moved))

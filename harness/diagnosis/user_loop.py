@@ -159,7 +159,7 @@ class Diagnosis:
         """
         self._require_engine()
         given = dict(networks or {})
-        self._events.tell(
+        self._events.publish(
             PolicyAttached(
                 policy or (lambda observations: np.zeros((0,))),
                 lambda: {

@@ -145,7 +145,7 @@ class ComparisonSchedule:
         """Return whether a point without a comparison has passed after `added` transitions."""
         return self._count_passed_points(added) > self.taken
 
-    def look(
+    def compare(
         self, strategy: ProportionalStrategy, fresh: ComputeCurrentErrors
     ) -> ProbabilityErrors | None:
         """Compare now; several points that have passed since the last call count as one."""
@@ -241,7 +241,7 @@ class ReplaySampler:
         self.drawn: Indices = np.zeros(0, np.int64)
         self._weights: Floats = np.zeros(0)
         self._generator, self._critics = make_sampling_generator(seed), critics
-        self._looks = ComparisonSchedule(seed, steps)
+        self._schedule = ComparisonSchedule(seed, steps)
         self._record: RecordMetrics | None = None
         self._is_weight_due = False
 
@@ -253,10 +253,10 @@ class ReplaySampler:
         """Return a minibatch's indices; call `compute_loss_weights` before the next one."""
         fresh, added = self._make_error_function(critic_errors), self.strategy.added
         self.account.over()
-        if self._record and self._looks.is_due(added):
+        if self._record and self._schedule.is_due(added):
             started = self.account.clock()
             self._is_weight_due = True
-            if (found := self._looks.look(self.strategy, fresh)) is not None:
+            if (found := self._schedule.compare(self.strategy, fresh)) is not None:
                 self._record({"replay/mape": found.mean, "replay/median_ape": found.median})
             self.account.add_seconds("measuring", started)
         if self.strategy.is_due():

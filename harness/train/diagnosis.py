@@ -64,7 +64,7 @@ class RunDiagnosis:
             raise StateMismatchError("a finding lacks what findings have")
         self._loaded_report = state
 
-    def keep(self, folder: RunFolder) -> None:
+    def save_report(self, folder: RunFolder) -> None:
         """Write the current report."""
         try:
             folder.save_diagnosis(self._build_report())
@@ -134,7 +134,7 @@ def start_diagnosis(
     )
     diagnosing = RunDiagnosis(engine, settings["mode"], before)
     folder.checkpoint_extras.add("diagnosis", diagnosing)
-    engine.changed = lambda: diagnosing.keep(folder)
+    engine.changed = lambda: diagnosing.save_report(folder)
     for trouble in troubles:
         engine.report_problem(trouble)
     if begins:
@@ -149,7 +149,7 @@ def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder, failure
         diagnosing.engine.close()
         if failure:
             diagnosing.engine.end_after_failure(failure)
-        diagnosing.keep(folder)
+        diagnosing.save_report(folder)
 
 
 def merge_findings(

@@ -151,7 +151,7 @@ class PolicyEvaluator:
         )
         self._done += 1
         self.last_score = float(np.mean(evaluation.returns))
-        self._events.tell(evaluation)
+        self._events.publish(evaluation)
         if not evaluation.is_finite:
             raise TrainingError(
                 f"an evaluation at step {self._events.steps} returned a number that is not finite: "

@@ -156,7 +156,7 @@ class TrainingMonitor:
             checkpointable = None
         if self.checkpoint_manager:
             self.checkpoint_manager.watch(self._make_checkpoint_parts(checkpointable), lacking)
-        self.events.tell(PolicyAttached(policy, weights))
+        self.events.publish(PolicyAttached(policy, weights))
 
     def safe_point(self) -> None:
         """Save the state of the training if that is due; the first call may load one.
@@ -216,7 +216,7 @@ class TrainingMonitor:
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Publish values for the trace."""
-        self.events.tell(ReportedMetrics(metrics))
+        self.events.publish(ReportedMetrics(metrics))
 
     def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Store the cost of parts of the training, for `run.json`."""
@@ -258,7 +258,7 @@ class TrainingMonitor:
                 f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
                 f"{remedy if resumed else ''}"
             )
-        self.events.tell(TrainingEnd())
+        self.events.publish(TrainingEnd())
 
 
 _NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"

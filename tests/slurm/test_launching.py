@@ -263,7 +263,7 @@ class Worker:
     def fileno(self):
         return 5
 
-    def look(self):
+    def poll(self):
         return self.outcomes.pop(0)
 
     def end(self):
@@ -405,16 +405,16 @@ def test_settings_and_answers_are_exchanged_as_lines(worker):
     worker.begin(trial, Path("/a\nb"), 60.0)
     assert worker.requests.readline() == b'"/a\\nb"\n' and worker.trial is trial
     assert 59 < worker.deadline - before < 90
-    assert worker.look() is None
+    assert worker.poll() is None
     for failure in (None, "it broke"):
         whole = json.dumps({"failure": failure}).encode()
         os.write(worker.answers, whole)
-        assert worker.look() is None  # without the line's end
+        assert worker.poll() is None  # without the line's end
         os.write(worker.answers, b"\n")
-        assert worker.look() == preflight._TrialOutcome(failure, is_over=False)
+        assert worker.poll() == preflight._TrialOutcome(failure, is_over=False)
     os.close(worker.answers)
     worker._describe_end = lambda: "last words"
-    assert worker.look() == preflight._TrialOutcome("ended the process: last words", is_over=True)
+    assert worker.poll() == preflight._TrialOutcome("ended the process: last words", is_over=True)
     worker.requests.close()
     worker.begin(trial, Path("a"), 1.0)  # of a process that has ended
 

@@ -126,7 +126,7 @@ def test_invalid_option_is_refused_by_name(preflight, processes, seconds, named)
 
 def outcome_of(worker):
     found = []
-    wait_until(lambda: found.append(worker.look()) or found[-1], patience=100)
+    wait_until(lambda: found.append(worker.poll()) or found[-1], patience=100)
     return found[-1]
 
 

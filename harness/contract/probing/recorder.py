@@ -202,8 +202,8 @@ class TrainingRecorder(abc.ABC):
         subscribe(EnvStep, lambda event: self._note_source_line(ACTION))
         if self._script.reads_actions_only:
             return
-        subscribe(EnvStep, self._targets.look)
-        subscribe(BeforeOptimizerStep, self._targets.look)
+        subscribe(EnvStep, self._targets.detect)
+        subscribe(BeforeOptimizerStep, self._targets.detect)
         subscribe(BeforeOptimizerStep, self._before)
         if around:
             subscribe(BeforeOptimizerStep, around[0])
@@ -219,7 +219,7 @@ class TrainingRecorder(abc.ABC):
         reloaded_settings: Mapping[str, tuple[float, float]] | None = None,
     ) -> ProbeRecord:
         """Return the recording; `ProbeRecord` says what the settings are."""
-        self._targets.look()
+        self._targets.detect()
         self._save_weights()
         return ProbeRecord(
             created=self._created,
@@ -255,7 +255,7 @@ class TrainingRecorder(abc.ABC):
         if missing := {name.split(".")[0] for name in {*self._script.weights} - {*networks.names}}:
             raise SpecError(f"its model has no {' and no '.join(sorted(missing))}")
         networks.write(self._script.weights)
-        self._targets.look()
+        self._targets.detect()
 
     def _read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         return self._networks.read(names) if self._networks else {}

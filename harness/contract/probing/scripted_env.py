@@ -215,7 +215,7 @@ class ScriptedDataEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Return the first observation of an episode."""
-        self.world.events.tell(EpisodeBegin())
+        self.world.events.publish(EpisodeBegin())
         d, steps = self.world.scripted_data, self.world.steps
         self._observation = (d.resets if steps else d.observations)[min(steps, len(d.rewards))]
         if not steps:

@@ -39,7 +39,7 @@ def test_subscribers_are_called_in_order_of_subscription():
     events, received = TrainingEvents(), []
     for name in "abc":
         events.subscribe(EpisodeEnd, lambda end, name=name: received.append((name, end.length)))
-    events.tell(EpisodeEnd(1.0, 5))
+    events.publish(EpisodeEnd(1.0, 5))
     assert received == [("a", 5), ("b", 5), ("c", 5)]
 
 
@@ -147,18 +147,18 @@ def test_targets_have_moved_if_they_differ_from_the_last_check():
     events.subscribe(TargetNetworkUpdate, moves.append)
     detector = TargetUpdateDetector(events, lambda: dict(weights))
     weights |= {"target.a": np.zeros(2), "policy": np.zeros(2)}
-    detector.look()
+    detector.detect()
     assert moves == []  # nothing to compare with
     first = dict(weights)
     weights |= {"target.a": np.zeros(2), "policy": np.ones(2), "target.b": np.ones(2)}
-    detector.look("an event")
+    detector.detect("an event")
     assert moves == []
     second = dict(weights)
     weights |= {"target.a": np.array([0.0, 1.0])}
-    detector.look()
+    detector.detect()
     assert len(moves) == 1 and moves[0].moved == ("target.a",)
     assert moves[0].before == second != first and moves[0].after == weights
-    detector.look()
+    detector.detect()
     assert len(moves) == 1
 
 
@@ -278,12 +278,12 @@ def test_target_updates_are_published_once():
     watch = TargetUpdateDetector(
         events, lambda: {name: value.copy() for name, value in weights.items()}
     )
-    watch.look()
+    watch.detect()
     weights["online"] += 1
-    watch.look()
+    watch.detect()
     weights["b.target"] += 1
-    watch.look()
-    watch.look()
+    watch.detect()
+    watch.detect()
     (move,) = moves
     assert move.moved == ("b.target",)
     assert move.before["b.target"][0] == 0 and move.after["b.target"][0] == 1

@@ -118,7 +118,7 @@ class Training:
 
     def forward(self, *shape):
         values = np.arange(float(np.prod(shape))).reshape(shape)
-        self.world.events.tell(LayerForward(shape[-1], (values,), ()))
+        self.world.events.publish(LayerForward(shape[-1], (values,), ()))
         return values
 
     def update(self, *names, without=()):
@@ -130,11 +130,11 @@ class Training:
             )
             for name in names
         ]
-        self.world.events.tell(
+        self.world.events.publish(
             BeforeOptimizerStep("Adam", (ParameterGroup("own", settings, tuple(parameters)),))
         )
         self.networks.arrays |= {name: self.networks.arrays[name] + 0.5 for name in names}
-        self.world.events.tell(AfterOptimizerStep())
+        self.world.events.publish(AfterOptimizerStep())
 
 
 def get_numbers(arrays):
@@ -228,11 +228,11 @@ def test_losses_and_lines_are_recorded_with_the_steps_before_them(monkeypatch):
     training.begin()
     training.env.step(np.zeros(ACTIONS))
     training.line = "agent.py:20"
-    training.world.events.tell(LossBackward(0.5))
+    training.world.events.publish(LossBackward(0.5))
     training.line = "agent.py:21"
     training.update("policy.0.weight")
     training.line = ""  # of no call: the last line stays
-    training.world.events.tell(LossBackward(0.25))
+    training.world.events.publish(LossBackward(0.25))
     training.env.step(np.zeros(ACTIONS))
     training.update("critic1.0.weight")
     record = training.recorder.record()
@@ -249,7 +249,7 @@ def test_without_tracing_there_are_no_lines(monkeypatch):
     training = Training(monkeypatch, traces_lines=False)
     training.begin()
     training.env.step(np.zeros(ACTIONS))
-    training.world.events.tell(LossBackward(0.5))
+    training.world.events.publish(LossBackward(0.5))
     training.update("policy.0.weight")
     record = training.recorder.record()
     assert record.source_lines == {} and record.losses == (LossRecord(0.5, 0),)

@@ -89,7 +89,7 @@ def watched(checks, steps=300, period=50, **options):
         **{"period": period, "say": said.append, **options},
     )
     engine.subscribe(events)
-    events.tell(PolicyAttached(lambda seen: np.zeros(len(seen), int), dict))
+    events.publish(PolicyAttached(lambda seen: np.zeros(len(seen), int), dict))
     count, publish = events.make_step_counter(), events.get_publisher(EnvTransition)
     rng = np.random.default_rng(0)
     for step in range(steps):
@@ -173,7 +173,7 @@ def test_failing_policy_is_reported_once_and_not_queried_again():
     def fails(seen):
         raise ValueError("on purpose")
 
-    events.tell(PolicyAttached(fails, dict))
+    events.publish(PolicyAttached(fails, dict))
     count, publish = events.make_step_counter(), events.get_publisher(EnvTransition)
     for _ in range(300):
         count()

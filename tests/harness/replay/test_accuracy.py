@@ -75,7 +75,7 @@ def test_comparisons_are_in_the_middle_of_equal_intervals():
     for added in range(0, 3001, 10):
         if looks.is_due(added):
             made.added = added
-            looks.look(made, lambda places: REAL[places])
+            looks.compare(made, lambda places: REAL[places])
             at.append(added)
     assert at == list(range(50, 3000, 100)) and len(at) == COMPARISONS_PER_RUN
 

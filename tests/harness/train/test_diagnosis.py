@@ -97,7 +97,7 @@ def make_diagnosis(*earlier):
 def test_a_report_has_the_findings_of_earlier_attempts():
     made = make_diagnosis(make_finding("a", 10, 20, 2), make_finding("b", 1, 1, 1))
     saved = []
-    made.keep(types.SimpleNamespace(save_diagnosis=saved.append))
+    made.save_report(types.SimpleNamespace(save_diagnosis=saved.append))
     assert saved == [
         {
             "mode": "strict",
@@ -206,7 +206,7 @@ def test_resumed_diagnosis_states_its_step_and_keeps_findings(monkeypatch, tmp_p
     ]
     assert options["normalizer"] == "normalizer" and options["names"]["gamma"] == "gamma"
     saved = []
-    monkeypatch.setattr(made, "keep", saved.append)
+    monkeypatch.setattr(made, "save_report", saved.append)
     engine.changed()
     assert len(saved) == 1
 

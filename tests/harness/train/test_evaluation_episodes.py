@@ -194,12 +194,12 @@ def test_policies_are_evaluated_on_schedule_from_their_own_states(
         seen.append(observations[:, 0].tolist())
         return constant(0.5)(observations)
 
-    events.tell(PolicyAttached(policy, dict))
+    events.publish(PolicyAttached(policy, dict))
     assert made.last_score is None
     count = events.make_step_counter()
     for _ in range(25):
         count()
-    events.tell(TrainingEnd())
+    events.publish(TrainingEnd())
     assert found == [(step, 3.0, 3.0) for step in steps] and made.last_score == 3.0
     seeds = [compute_episode_seeds(2, "Countdown-v0", 1, index, 2) for index in indices]
     assert seen[::6] == [np.float32(each).tolist() for each in seeds]
@@ -221,14 +221,14 @@ def test_policies_are_evaluated_on_schedule_from_their_own_states(
 def test_missing_policy_or_non_finite_return_ends_the_run(evaluator):
     _, events = evaluator()
     with pytest.raises(TrainingError, match=r"^the adapter has attached no policy$"):
-        events.tell(TrainingEnd())
+        events.publish(TrainingEnd())
     _, events = evaluator()
     found = []
     events.subscribe(EvaluationResult, found.append)
-    events.tell(PolicyAttached(constant(np.nan), dict))
+    events.publish(PolicyAttached(constant(np.nan), dict))
     events.steps = 7
     with pytest.raises(TrainingError, match=r"^an evaluation at step 7 returned a number that is"):
-        events.tell(TrainingEnd())
+        events.publish(TrainingEnd())
     assert len(found) == 1
 
 

@@ -139,11 +139,11 @@ def test_episodes_metrics_evaluations_and_signals_are_written_at_their_step():
     sink = Sink()
     logger, events, said = make_logger(sink)
     events.steps = 40
-    events.tell(make_episode_end(episode_return=3.5, length=20))
-    events.tell(ReportedMetrics({"loss": 0.5}))
+    events.publish(make_episode_end(episode_return=3.5, length=20))
+    events.publish(ReportedMetrics({"loss": 0.5}))
     names = EvaluationResult.__dataclass_fields__
     values = {"returns": np.array([1.0, 2.0]), "lengths": np.array([4, 8])}
-    events.tell(EvaluationResult(**{name: values.get(name, 0) for name in names}))
+    events.publish(EvaluationResult(**{name: values.get(name, 0) for name in names}))
     logger.signals(40, "entropy", 0.25)
     assert sink.written == [
         (40, {"episode/return": 3.5, "episode/length": 20.0}),
@@ -159,7 +159,7 @@ def test_episodes_metrics_evaluations_and_signals_are_written_at_their_step():
 def test_a_logger_is_closed_once_and_silent_after_that():
     sink = Sink()
     logger, events, _ = make_logger(sink)
-    events.tell(TrainingEnd())
+    events.publish(TrainingEnd())
     logger.close()
     logger.signals(1, "entropy", 0.25)
     logger.load_state(3)

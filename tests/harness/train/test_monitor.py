@@ -24,7 +24,7 @@ from parallax.harness.train.prepare import prepare_run
 
 
 def evaluate(events, *returns):
-    events.tell(EvaluationResult(np.array(returns), np.array([1] * len(returns))))
+    events.publish(EvaluationResult(np.array(returns), np.array([1] * len(returns))))
 
 
 def test_the_best_policy_is_the_latest_with_the_largest_mean():
@@ -88,10 +88,10 @@ def test_episodes_metrics_and_evaluations_are_recorded_at_their_step():
     record_run_events(folder, events)
     events.steps = 40
     fields = dict.fromkeys(EpisodeEnd.__dataclass_fields__, 0)
-    events.tell(EpisodeEnd(**(fields | {"episode_return": 3.5, "length": 20})))
-    events.tell(ReportedMetrics({"loss": 0.5}))
+    events.publish(EpisodeEnd(**(fields | {"episode_return": 3.5, "length": 20})))
+    events.publish(ReportedMetrics({"loss": 0.5}))
     evaluate(events, 1.5, 2.0)
-    events.tell(TrainingEnd())
+    events.publish(TrainingEnd())
     assert folder.recorded == [
         (40, {"episode/return": 3.5, "episode/length": 20.0}),
         *((40, {"loss": 0.5}), (40, [1.5, 2.0], [1, 1]), "flushed"),

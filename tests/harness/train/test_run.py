@@ -137,12 +137,12 @@ def test_best_policy_is_restored_from_a_checkpoint():
     events, learned = TrainingEvents(), [StoredPolicy({"w": np.array(float(n))}) for n in range(4)]
     one = BestPolicy(events, lambda: learned[one.state()["count"]])
     for mean in (1.0, 3.0):
-        events.tell(EvaluationResult(np.array([mean, mean]), np.array([1, 1])))
+        events.publish(EvaluationResult(np.array([mean, mean]), np.array([1, 1])))
     later = TrainingEvents()
     other = BestPolicy(later, lambda: learned[other.state()["count"]])
     other.load_state(one.state())
     for mean, best in ((2.0, 1), (3.0, 3)):
-        later.tell(EvaluationResult(np.array([mean]), np.array([1])))
+        later.publish(EvaluationResult(np.array([mean]), np.array([1])))
         assert other.evaluation == best == other.policy.weights["w"]
 
 

@@ -349,11 +349,11 @@ def test_a_report_that_cannot_be_written_stops_no_training():
     def fail(report):
         raise errors.pop()
 
-    diagnosing.keep(types.SimpleNamespace(save_diagnosis=fail))
+    diagnosing.save_report(types.SimpleNamespace(save_diagnosis=fail))
     assert problems == ["diagnosis.json cannot be written: No space"]
     for kind in (FolderDeletedError, LockLostError):
         with pytest.raises(kind):
-            diagnosing.keep(types.SimpleNamespace(save_diagnosis=fail))
+            diagnosing.save_report(types.SimpleNamespace(save_diagnosis=fail))
 
 
 @pytest.mark.parametrize("troubles", [[], ["mine:CHECK cannot be imported"]])
