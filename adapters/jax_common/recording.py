@@ -160,7 +160,7 @@ class JaxRecorder(recorder.TrainingRecorder):
     def record_training(self) -> Iterator[None]:
         """Script and record the training within the context; undo all changes afterwards."""
         world = self._script.world
-        self._subscribe(None)
+        self._subscribe_to_events(None)
         if self._script.reads_actions_only:  # upstream's compiled updates, which are faster
             yield
             return

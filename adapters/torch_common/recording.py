@@ -205,11 +205,11 @@ class TorchRecorder(recorder.TrainingRecorder):
     def record_training(self) -> Iterator[None]:
         """Script and record the training within the context; undo all changes afterwards."""
         if self._script.reads_actions_only:
-            self._subscribe(None)
+            self._subscribe_to_events(None)
             yield
             return
         if self._script.world.scripted_data.own_rng:
-            self._subscribe(None)
+            self._subscribe_to_events(None)
             with self._watch_rng(*_RNG_WATCH), torch_watch.watch_training(self._events):
                 yield
             return
@@ -217,7 +217,7 @@ class TorchRecorder(recorder.TrainingRecorder):
         if self._script.traces_lines or world.scripted_data.n_discrete_actions:
             self._dictating = ScriptedRngMode(world)
             around = pause.begin, pause.end
-        self._subscribe(around)
+        self._subscribe_to_events(around)
         self._scalars = self._dictating.scalars
         watched = torch_watch.watch_training(self._events)
         double = train_in_float64(self._script.float64)

@@ -56,17 +56,17 @@ class TrainingObserver:
     def __init__(self, events: TrainingEvents, probe: NDArray[np.float32]) -> None:
         """Subscribe to events; the policy is queried for the observations `probe`."""
         self._events, self._probe = events, probe
-        self._random: list[bool] = []
+        self._are_random: list[bool] = []
         self._policy: Policy | None = None
-        self._targets: TargetUpdateDetector | None = None
+        self._target_detector: TargetUpdateDetector | None = None
         self._first_update = 0
         self._target_updates: list[TargetNetworkUpdate] = []
         self._groups: dict[int, ParameterGroup] = {}  # references, so that no id is reused
-        self._rates: dict[int, list[float]] = defaultdict(list)
-        self._of_policy: set[int] = set()
-        self._network_ran = self._asking = False
-        self._weights: Callable[[], Weights] | None = None
-        self._at_first: Weights = {}
+        self._learning_rates: dict[int, list[float]] = defaultdict(list)
+        self._policy_places: set[int] = set()
+        self._network_ran = self._is_probing_policy = False
+        self._read_weights: Callable[[], Weights] | None = None
+        self._initial_weights: Weights = {}
         self._rows: set[int] = set()
         self._losses: list[float] = []
         events.subscribe(PolicyAttached, self._attach)
@@ -77,48 +77,48 @@ class TrainingObserver:
         events.subscribe(LossBackward, self._before_backward)
         events.subscribe(TargetNetworkUpdate, self._target_updates.append)
 
-    def observed(self) -> ObservedTraining:
+    def summarize(self) -> ObservedTraining:
         """Return the observations of a training that has ended.
 
         Raises:
             AssertionError: Optimizers of critics did not step together.
         """
-        if self._targets:
-            self._targets.detect()
+        if self._target_detector:
+            self._target_detector.detect()
         steps: dict[str, set[int]] = defaultdict(set)
         rates: dict[str, list[float]] = {}
-        for key, of_group in self._rates.items():
+        for key, group_rates in self._learning_rates.items():
             role = self._identify_role(self._groups[key])
-            steps[role].add(len(of_group))
-            rates[role] = of_group
+            steps[role].add(len(group_rates))
+            rates[role] = group_rates
         policy = max(steps[POLICY], default=0)
         critics = steps[CRITIC] or {policy}
         assert len(critics) == 1, f"optimizers of critics stepped {sorted(critics)} times"
         updates = self._target_updates
         update_schedule = UpdateSchedule(
-            self._random_steps(), self._first_update, critics.pop(), policy, len(updates)
+            self._count_random_steps(), self._first_update, critics.pop(), policy, len(updates)
         )
         first = updates[0] if updates else None
         rows, losses = frozenset(self._rows), tuple(self._losses)
-        return ObservedTraining(update_schedule, rates, first, self._at_first, rows, losses)
+        return ObservedTraining(update_schedule, rates, first, self._initial_weights, rows, losses)
 
-    def _random_steps(self) -> int:
+    def _count_random_steps(self) -> int:
         # Collectors may call the policy once at construction, so step 1 counts like step 2.
-        random = [*self._random[1:2], *self._random[1:]]
+        random = [*self._are_random[1:2], *self._are_random[1:]]
         return random.index(False) if False in random else len(random)
 
     def _attach(self, attached: PolicyAttached) -> None:
-        self._policy, self._targets = (
+        self._policy, self._target_detector = (
             attached.policy,
             TargetUpdateDetector(self._events, attached.weights),
         )
-        self._weights = attached.weights
+        self._read_weights = attached.weights
 
     def _before_reset(self, event: EpisodeBegin) -> None:
         self._network_ran = False  # the next action is chosen after this
 
     def _before_step(self, event: EnvStep) -> None:
-        self._random.append(not self._network_ran)
+        self._are_random.append(not self._network_ran)
         self._network_ran = False
         if not self._first_update:
             self._rows.clear()
@@ -128,22 +128,22 @@ class TrainingObserver:
             self._losses.append(event.loss)
 
     def _before_update(self, step: BeforeOptimizerStep) -> None:
-        assert self._policy and self._targets and self._weights, (
+        assert self._policy and self._target_detector and self._read_weights, (
             "nothing was attached before the first update"
         )
         if not self._first_update:
-            self._at_first = self._weights()
+            self._initial_weights = self._read_weights()
         self._first_update = self._first_update or self._events.steps
-        self._targets.detect()
-        self._note_parameters_of(self._policy)
+        self._target_detector.detect()
+        self._note_policy_parameters(self._policy)
         for group in step.groups:
             if any(parameter.gradient for parameter in group.parameters):
                 self._groups[id(group.own)] = group
-                self._rates[id(group.own)].append(group.settings["lr"])
+                self._learning_rates[id(group.own)].append(group.settings["lr"])
 
     def _before_forward(self, forward: LayerForward) -> None:
-        if self._asking:
-            self._of_policy.update(forward.places)
+        if self._is_probing_policy:
+            self._policy_places.update(forward.places)
             return
         self._network_ran |= bool(forward.places)
         shape: tuple[int, ...] = getattr(next(iter(forward.inputs), None), "shape", ())
@@ -152,15 +152,15 @@ class TrainingObserver:
             if len(shape) == 3:  # [rows, steps, numbers], if the algorithm learns from sequences
                 self._rows.add(int(shape[0]))
 
-    def _note_parameters_of(self, policy: Policy) -> None:
-        self._asking = True
+    def _note_policy_parameters(self, policy: Policy) -> None:
+        self._is_probing_policy = True
         try:
             policy(self._probe)
         finally:
-            self._asking = False
+            self._is_probing_policy = False
 
     def _identify_role(self, group: ParameterGroup) -> str:
-        if any(parameter.place in self._of_policy for parameter in group.parameters):
+        if any(parameter.place in self._policy_places for parameter in group.parameters):
             return POLICY
         size = sum(parameter.size for parameter in group.parameters)
         return TEMPERATURE if size == 1 else CRITIC

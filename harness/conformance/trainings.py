@@ -400,7 +400,7 @@ def _observe_native(
             )
     except NoWatcherError as reason:
         pytest.skip(str(reason))
-    return observer.observed()
+    return observer.summarize()
 
 
 def _apply_changes(

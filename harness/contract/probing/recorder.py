@@ -135,21 +135,21 @@ class TrainingRecorder(abc.ABC):
         read_before_update: bool = False,
     ) -> None:
         self._script, self._monitor, self._events = script, monitor, script.world.events
-        self._locate = locate
-        self._stored, self._read_before_update = stored, read_before_update
-        self._targets = TargetUpdateDetector(self._events, self._read_targets)
+        self._locate_networks = locate
+        self._read_stored, self._read_before_update = stored, read_before_update
+        self._target_detector = TargetUpdateDetector(self._events, self._read_targets)
         self._networks: RecordableNetworks | None = None
-        self._targeted = tuple[str, ...]()
-        self._created: Parameters = {}
+        self._target_names = tuple[str, ...]()
+        self._initial_weights: Parameters = {}
         self._steps: list[OptimizerStepRecord] = []
         self._losses: list[LossRecord] = []
-        self._moves: list[tuple[int, int, str]] = []
-        self._seen: Array = np.empty((0, 0))
+        self._target_moves: list[tuple[int, int, str]] = []
+        self._observations: Array = np.empty((0, 0))
         self._critic_inputs: list[Array] = []
         self._loss_line = ""
         self._source_lines: dict[str, str] = {}
         self._rollouts: list[Mapping[str, NDArray[Any]]] = []
-        self._cycles, self._saved_weights = 0, dict[int, Parameters]()
+        self._n_cycles, self._saved_weights = 0, dict[int, Parameters]()
         self._rng_watch: RngWatch | None = None
 
     @abc.abstractmethod
@@ -195,22 +195,24 @@ class TrainingRecorder(abc.ABC):
         with watch.watch_functions(functions):
             yield watch
 
-    def _subscribe(self, around: tuple[Callable[..., None], Callable[..., None]] | None) -> None:
+    def _subscribe_to_events(
+        self, around: tuple[Callable[..., None], Callable[..., None]] | None
+    ) -> None:
         # `around` are called before and after each optimizer step.
         subscribe = self._events.subscribe
         subscribe(EpisodeBegin, self._attach_networks)
         subscribe(EnvStep, lambda event: self._note_source_line(ACTION))
         if self._script.reads_actions_only:
             return
-        subscribe(EnvStep, self._targets.detect)
-        subscribe(BeforeOptimizerStep, self._targets.detect)
-        subscribe(BeforeOptimizerStep, self._before)
+        subscribe(EnvStep, self._target_detector.detect)
+        subscribe(BeforeOptimizerStep, self._target_detector.detect)
+        subscribe(BeforeOptimizerStep, self._begin_optimizer_step)
         if around:
             subscribe(BeforeOptimizerStep, around[0])
             subscribe(AfterOptimizerStep, around[1])
-        subscribe(AfterOptimizerStep, self._after)
-        subscribe(TargetNetworkUpdate, self._note_move)
-        subscribe(LayerForward, self._observe)
+        subscribe(AfterOptimizerStep, self._end_optimizer_step)
+        subscribe(TargetNetworkUpdate, self._note_target_update)
+        subscribe(LayerForward, self._note_layer_input)
         subscribe(LossBackward, self._note_loss)
 
     def record(
@@ -219,15 +221,15 @@ class TrainingRecorder(abc.ABC):
         reloaded_settings: Mapping[str, tuple[float, float]] | None = None,
     ) -> ProbeRecord:
         """Return the recording; `ProbeRecord` says what the settings are."""
-        self._targets.detect()
+        self._target_detector.detect()
         self._save_weights()
         return ProbeRecord(
-            created=self._created,
+            created=self._initial_weights,
             steps=tuple(self._steps),
             losses=tuple(self._losses),
-            target_moves=tuple(self._moves),
-            stored=self._rollouts[0] if self._rollouts else self._stored(),
-            final=self._read(),
+            target_moves=tuple(self._target_moves),
+            stored=self._rollouts[0] if self._rollouts else self._read_stored(),
+            final=self._read_weights(),
             metrics=tuple(self._monitor.metrics),
             rollouts=tuple(self._rollouts),
             upstream_settings=upstream_settings or {},
@@ -243,30 +245,30 @@ class TrainingRecorder(abc.ABC):
     def _attach_networks(self, event: EpisodeBegin) -> None:
         if self._networks:
             return
-        networks = self._locate()
+        networks = self._locate_networks()
         if not networks:
             return
         self._networks = networks
         self._script.world.started = True
         if not self._script.world.scripted_data.own_rng:
             self._start_scripted_rng()
-        self._targeted = tuple(name for name in networks.names if "_target." in name)
-        self._created = networks.read()
+        self._target_names = tuple(name for name in networks.names if "_target." in name)
+        self._initial_weights = networks.read()
         if missing := {name.split(".")[0] for name in {*self._script.weights} - {*networks.names}}:
             raise SpecError(f"its model has no {' and no '.join(sorted(missing))}")
         networks.write(self._script.weights)
-        self._targets.detect()
+        self._target_detector.detect()
 
-    def _read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+    def _read_weights(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         return self._networks.read(names) if self._networks else {}
 
     def _read_targets(self) -> dict[str, Array]:
         # Any array may move alone; arrays that did not change are the same objects as before.
-        return self._read(self._targeted)
+        return self._read_weights(self._target_names)
 
-    def _note_move(self, event: TargetNetworkUpdate) -> None:
+    def _note_target_update(self, event: TargetNetworkUpdate) -> None:
         networks = dict.fromkeys(name.split(".")[0] for name in event.moved)
-        self._moves += [(self._events.steps, len(self._steps), name) for name in networks]
+        self._target_moves += [(self._events.steps, len(self._steps), name) for name in networks]
 
     def _note_loss(self, event: LossBackward) -> None:
         self._losses.append(LossRecord(event.loss, len(self._steps)))
@@ -281,32 +283,33 @@ class TrainingRecorder(abc.ABC):
         if found:
             self._source_lines[what] = found
 
-    def _observe(self, event: LayerForward) -> None:
+    def _note_layer_input(self, event: LayerForward) -> None:
         # The policy's first layer takes observations only, a critic's actions as well.
         world = self._script.world.scripted_data
-        size, both = world.observations.shape[1], world.observations.shape[1] + len(world.low)
-        width = self._get_input_size(event)
-        if width not in (size, both):
+        n_observations = world.observations.shape[1]
+        size = self._get_input_size(event)
+        if size not in (n_observations, n_observations + len(world.low)):
             return
-        seen = self._read_layer_input(event)
-        if width == size:
-            self._seen = seen.reshape(-1, size)
-            if world.n_discrete_actions and len(self._steps) < self._script.snapshots:
-                self._critic_inputs.append(self._seen)
-        elif len(self._steps) < self._script.snapshots:
+        inputs = self._read_layer_input(event)
+        is_saved = len(self._steps) < self._script.snapshots
+        if size == n_observations:
+            self._observations = inputs.reshape(-1, size)
+            if is_saved and world.n_discrete_actions:
+                self._critic_inputs.append(self._observations)
+        elif is_saved:
             assert self._networks
-            for inputs in seen.reshape(-1, *seen.shape[-2:]):
-                self._critic_inputs.append(self._networks.order_columns(inputs))
+            for rows in inputs.reshape(-1, *inputs.shape[-2:]):
+                self._critic_inputs.append(self._networks.order_columns(rows))
 
-    def _before(self, event: BeforeOptimizerStep) -> None:
+    def _begin_optimizer_step(self, event: BeforeOptimizerStep) -> None:
         save = len(self._steps) < self._script.snapshots
         last = self._steps[-1].env_steps if self._steps else -1
         if last != self._events.steps:
             self._save_weights()
-            self._cycles += 1
+            self._n_cycles += 1
             if self._read_before_update:
-                self._rollouts.append(self._stored())
-        settings, gradients = self._read_step(event, save)
+                self._rollouts.append(self._read_stored())
+        settings, gradients = self._read_optimizer_step(event, save)
         for network in settings:
             self._note_source_line(f"loss of {network}", self._loss_line)
             self._note_source_line(f"step of {network}")
@@ -315,9 +318,9 @@ class TrainingRecorder(abc.ABC):
             networks=tuple(settings),
             optimizer=event.optimizer,
             settings=settings,
-            observations=self._seen,
+            observations=self._observations,
             gradients=gradients,
-            before=self._read() if save else {},
+            before=self._read_weights() if save else {},
             after={},
             critic_inputs=tuple(self._critic_inputs),
             assigned=self._list_assigned_networks(event),
@@ -331,7 +334,7 @@ class TrainingRecorder(abc.ABC):
         assigned = [n for n in networks.names if networks.place(n) in places] if networks else ()
         return tuple(dict.fromkeys(name.split(".")[0] for name in assigned))
 
-    def _read_step(
+    def _read_optimizer_step(
         self, event: BeforeOptimizerStep, save: bool
     ) -> tuple[dict[str, Mapping[str, float]], dict[str, Array]]:
         # Settings by network, and gradients by array if they are saved.
@@ -351,12 +354,15 @@ class TrainingRecorder(abc.ABC):
 
     def _save_weights(self) -> None:
         # A cycle is over when the next one begins: all frameworks have updated targets by then.
-        if self._cycles in self._script.saved_cycles and self._cycles not in self._saved_weights:
-            self._saved_weights[self._cycles] = self._read()
+        if (
+            self._n_cycles in self._script.saved_cycles
+            and self._n_cycles not in self._saved_weights
+        ):
+            self._saved_weights[self._n_cycles] = self._read_weights()
 
-    def _after(self, event: AfterOptimizerStep) -> None:
+    def _end_optimizer_step(self, event: AfterOptimizerStep) -> None:
         if self._steps[-1].before:
-            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read())
+            self._steps[-1] = dataclasses.replace(self._steps[-1], after=self._read_weights())
 
 
 @contextlib.contextmanager

@@ -102,7 +102,7 @@ class Training:
             self.store,
             **dict(options),
         )
-        self.recorder._subscribe(around)
+        self.recorder._subscribe_to_events(around)
 
     @functools.cached_property
     def env(self):
