@@ -190,15 +190,14 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     except SpecError:
         _check_recipe(flat["algorithm"], flat["hps"])
         raise
-    if not values["results_dir"]:
-        raise SpecError("results_dir is empty: name a folder.")
-    if not isinstance(values["results_dir"], str):
-        raise SpecError(f"results_dir={values['results_dir']} must be a name: write it in quotes.")
-    if values["results_dir"].startswith("~"):
-        raise SpecError(
-            f"results_dir={values['results_dir']}: ~ is not expanded. Write {Path.home()} instead."
-        )
-    return spec, Path(values["results_dir"])
+    place = values["results_dir"]
+    if not isinstance(place, str):
+        raise SpecError(f"results_dir={place} must be a name: write it in quotes.")
+    if not place or not place.isprintable():
+        raise SpecError(f"results_dir={place!r} must name a folder in printable characters.")
+    if place.startswith("~"):
+        raise SpecError(f"results_dir={place}: ~ is not expanded. Write {Path.home()} instead.")
+    return spec, Path(place)
 
 
 def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
