@@ -130,7 +130,7 @@ def make_task_env(
             options = optional_tasks.register_task(env_id)
             env = gymnasium.make(env_id, **{**options, **kwargs})
             env = optional_tasks.wrap_game(env) if optional_tasks.is_atari_game(env_id) else env
-        except Exception as error:  # whatever the code of the task raises
+        except (Exception, SystemExit) as error:  # whatever the code of the task raises
             reason = _describe_unknown_kwargs(env_id, kwargs) or _describe_error(error)
             raise TaskError(f"env={env_id} cannot be made: {reason}") from error
     env = optional_tasks.adapt_observations(env, env_id)
@@ -147,7 +147,7 @@ def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
         creator = gymnasium.spec(env_id).entry_point
         creator = creator if callable(creator) else EntryPoint("task", creator or "", "").load()
         known = dict(inspect.signature(creator).parameters)
-    except Exception:  # the task does not exist, or its code cannot be imported
+    except (Exception, SystemExit):  # it does not exist, or its code cannot be imported
         return ""
     accepted = sorted(known.keys() - {"render_mode", "self"})
     unknown = [name for name in kwargs if name not in known]
@@ -159,10 +159,11 @@ def _describe_unknown_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> str:
     return f"{value}{nearest} It takes {', '.join(accepted) or 'none'}."
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_error(error: BaseException) -> str:
     is_missing = isinstance(error, ModuleNotFoundError)
     folder = " (PYTHONPATH=. finds modules in the current folder)" if is_missing else ""
-    return f"{str(error) or type(error).__name__}{folder}"
+    says_why = str(error) and not isinstance(error, SystemExit)
+    return f"{error if says_why else type(error).__name__}{folder}"
 
 
 def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, Any]":
@@ -178,7 +179,7 @@ def _wrap_env(env: "gymnasium.Env[Any, Any]", name: str) -> "gymnasium.Env[Any, 
         if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):
             raise TypeError("it is not a subclass of gymnasium.Wrapper")
         wrapped: gymnasium.Env[Any, Any] = kind(env)
-    except Exception as error:  # whatever the code of the wrapper raises
+    except (Exception, SystemExit) as error:  # whatever the code of the wrapper raises
         remedy = "Name it as module:Class, of a class that takes the environment alone."
         problem = f"env.wrappers={name} cannot be used: {_describe_error(error)}."
         raise TaskError(f"{problem} {remedy}") from error
@@ -224,7 +225,7 @@ def _check_one_step(
     try:
         env.reset(seed=0)
         env.step(env.action_space.sample())
-    except Exception as error:  # whatever the code of the task raises
+    except (Exception, SystemExit) as error:  # whatever the code of the task raises
         wrappers = options.get("wrappers", ())
         values = {name: value for name, value in options.items() if name != "wrappers"}
         given = [f"env.kwargs.{name}={json.dumps(value)}" for name, value in values.items()]

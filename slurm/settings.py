@@ -16,7 +16,7 @@ from parallax.harness.contract.fields import (
 )
 from parallax.harness.record.files import escape_unprintable
 
-_TIME_LIMIT = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_TIME_LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d\d):(\d\d)")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _TEXT_SETTINGS = ("partition", "account", "qos", "constraint", "python", "malloc")
 MAPPING_SETTINGS = ("time", "sbatch")

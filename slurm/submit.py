@@ -37,7 +37,7 @@ class _ArrayExecutor(SlurmExecutor):
 def get_max_array_size() -> int:
     """Return the largest number of jobs in an array here, or Slurm's default if that is unknown."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", run_slurm("scontrol", "show", "config") or "")
-    return int(match[1]) if match else _DEFAULT_ARRAY_SIZE
+    return max(1, int(match[1])) if match else _DEFAULT_ARRAY_SIZE  # 0 where arrays are disabled
 
 
 def submit_arrays(

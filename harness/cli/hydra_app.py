@@ -190,15 +190,14 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     except SpecError:
         _check_recipe(flat["algorithm"], flat["hps"])
         raise
-    if not values["results_dir"]:
-        raise SpecError("results_dir is empty: name a folder.")
-    if not isinstance(values["results_dir"], str):
-        raise SpecError(f"results_dir={values['results_dir']} must be a name: write it in quotes.")
-    if values["results_dir"].startswith("~"):
-        raise SpecError(
-            f"results_dir={values['results_dir']}: ~ is not expanded. Write {Path.home()} instead."
-        )
-    return spec, Path(values["results_dir"])
+    place = values["results_dir"]
+    if not isinstance(place, str):
+        raise SpecError(f"results_dir={place} must be a name: write it in quotes.")
+    if not place or not place.isprintable():
+        raise SpecError(f"results_dir={place!r} must name a folder in printable characters.")
+    if place.startswith("~"):
+        raise SpecError(f"results_dir={place}: ~ is not expanded. Write {Path.home()} instead.")
+    return spec, Path(place)
 
 
 def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
@@ -228,8 +227,13 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
     # Other values than lists of names are refused by the checks of a specification.
     if all(isinstance(one, list) and all(isinstance(n, str) for n in one) for one in lists):
         unknown = [name for name in (*rest, *only, *skip) if name not in defaults]
-        if unknown:
-            check_names(unknown, load_all_checks(extra)[0])
+        if unknown or extra:
+            known, problems = load_all_checks(extra)
+            if problem := next((p for p in problems if "extra_checks" in p), ""):
+                raise SpecError(
+                    f"{problem}. Write extra_checks=[MODULE:NAME] of an importable one."
+                )
+            check_names(unknown, known)
     checks = {n: dict(v) if isinstance(v, Mapping) else {"threshold": v} for n, v in rest.items()}
     settings = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]} | {
         "thresholds": {

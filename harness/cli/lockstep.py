@@ -103,12 +103,12 @@ def run(options: argparse.Namespace) -> int:
     algorithm = get_single_algorithm(options.algorithms, list(EXPERIMENT_BUILDERS))
     options.alignment = choose_alignment(options, len(options.frameworks or ()) > 1)
     first, second = _parse_sides(options, algorithm)
-    print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
-    print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
     chosen = LockstepOptions(
         options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)
     )
     check_comparison(algorithm, options.updates, chosen)
+    print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
+    print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
     with CommandProgress(count_training_updates(algorithm, options.updates)) as progress:
         result = compare_implementations(
             first,

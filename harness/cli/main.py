@@ -468,11 +468,9 @@ def complete_command_line(arguments: Sequence[str]) -> int:
         arguments: What the shell's function passes on: `-sc` and the name of the shell, for Hydra.
     """
     program, *words = os.environ.get("COMP_LINE", "").split(" ")
-    if words[:1] == ["train"] and len(words) > 1:
-        from parallax.harness.cli.train import run
-
+    if not words or (words[0] == "train" and len(words) > 1):
         os.environ["COMP_LINE"] = " ".join([program, *words[1:]])
-        return run(arguments)
+        return run_command(COMMANDS[0], arguments)
     print(*(word for word in _list_next_words(words[:-1]) if word.startswith(words[-1])), sep="\n")
     return 0
 

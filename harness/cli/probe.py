@@ -234,11 +234,17 @@ def run(options: argparse.Namespace) -> int:
     check_output_folders(getattr(options, name) for name in _OUTPUTS)
     if options.path or options.script:
         return run_other_code(probes, options)
-    new = options.update_baseline and not options.baseline.exists()
-    stored = None if new else load_baseline(options)
+    return run_installed_code(probes, options)
+
+
+def run_installed_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
+    """Compare installed implementations with each other, stored answers or another interpreter."""
+    creates_file = options.update_baseline and not options.baseline.exists()
+    stored = None if creates_file else load_baseline(options)
     found = load_answers(probes, options) if options.answers else collect_answers(probes, options)
-    flips = baseline.list_seed_flips(found, options.seeds) if options.seeds > 1 else []
+    flips: list[str] = []
     if options.seeds > 1:  # the page and the files show the first numbers alone
+        flips = baseline.list_seed_flips(found, options.seeds)
         first = [name for name in found.versions if " seed " not in name]
         found = baseline.select_answers(found, [probe.name for probe in probes], first)
     table = report.format_report(found, options.all)
@@ -249,11 +255,14 @@ def run(options: argparse.Namespace) -> int:
         print_lines(table)
         changed = print_comparison(found, stored, options, probes)
     write_output_files(render_files(found, options), [options.markdown, options.claims])
-    changed = changed or bool(flips)
     if options.seeds > 1:
-        print(
-            f"\nOn {options.seeds} sets of numbers: {len(flips)} answers flip.", *flips, sep="\n  "
-        )
+        summary = f"On {options.seeds} sets of numbers: {len(flips)} answers flip."
+        print_lines(["", summary, *(f"  {flip}" for flip in flips)])
+    return choose_exit_code(found, changed or bool(flips))
+
+
+def choose_exit_code(found: ProbeReport, changed: bool) -> int:
+    """Return the exit code: a probe that failed to run counts before an answer that changed."""
     if any(answer.failed for result in found.results for answer in result.answers.values()):
         return FAILED_EXIT
     return CHANGED_EXIT if changed else NO_CHANGE_EXIT
@@ -285,10 +294,7 @@ def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
         found = compare_checkout(request, options.path, options.commits)
     print_lines(["", *report.format_report(found, options.all)])
     write_output_files(render_files(found, options), [options.markdown, options.claims])
-    answers = [answer for result in found.results for answer in result.answers.values()]
-    if any(answer.failed for answer in answers):
-        return FAILED_EXIT
-    return CHANGED_EXIT if list_changes_in_order(found) else NO_CHANGE_EXIT
+    return choose_exit_code(found, bool(list_changes_in_order(found)))
 
 
 def format_resolution(probe: Probe) -> str:

@@ -38,53 +38,72 @@ def run(words: Sequence[str]) -> int:
         print(text)
         # Without arguments, nothing is trained: the default run takes hours.
         return 0 if words else 2
-    from hydra._internal.utils import get_args_parser
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
     from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
+
+    words, settings, own_folder = _parse_words(words)
+    check_own_files(own_folder, settings)
+    sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
+    register_config_groups()
+    stop_launcher_on_signals()
+    shows_frames = os.environ.get("HYDRA_FULL_ERROR", "")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
+    try:
+        run_hydra_app()
+    except SystemExit as ended:  # Hydra ends the process after an error of the application
+        error = ended.__cause__ or ended
+        if isinstance(error, SpecError):
+            error = _add_own_line(str(error), own_folder, settings)
+        raise error from None
+    except Exception as error:
+        if shows_frames or (translated := _translate_error(error, own_folder, settings)) is None:
+            raise
+        raise translated from error
+    finally:
+        os.environ["HYDRA_FULL_ERROR"] = shows_frames
+    return 0
+
+
+def _parse_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]:
+    """Return the words in Hydra's order, the settings among them, and `--config-dir`.
+
+    Raises:
+        SpecError: An option does not exist, or runs code from a file.
+    """
+    from hydra._internal.utils import get_args_parser
 
     words = ["hydra.launcher.dry_run=true" if word == "--dry-run" else word for word in words]
     # Hydra's parser needs all settings together, not on both sides of an option.
     settings = [word for word in words if word[:1] != "-" and ("=" in word or word[:1] == "~")]
     words = [*(word for word in words if word not in settings), *settings]
-    options, unknown = get_args_parser().parse_known_args(list(words))
+    options, unknown = get_args_parser().parse_known_args(words)
     if unknown:
         name = unknown[0].strip("-").partition("=")[0]
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
     if options.experimental_rerun:
         raise SpecError("--experimental-rerun runs code from a pickle file: give the settings.")
-    check_own_files(options.config_dir, settings)
-    sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
-    register_config_groups()
-    stop_launcher_on_signals()
-    full = os.environ.get("HYDRA_FULL_ERROR", "")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
-    try:
-        run_hydra_app()
-    except SystemExit as ended:
-        if not isinstance(ended.__cause__, SpecError):
-            raise ended.__cause__ or ended from None
-        raise _add_own_line(str(ended.__cause__), options.config_dir, settings) from None
-    except (HydraException, OmegaConfBaseException) as error:
-        if full:
-            raise
-        raise _add_own_line(explain_hydra_error(error), options.config_dir, settings) from error
-    except Exception as error:  # Hydra's own code ends in many kinds of errors
-        check_own_files(options.config_dir)  # a user's study may name the other files
-        frames = traceback.walk_tb(error.__traceback__)
-        modules = [str(frame.f_globals["__name__"]) for frame, _ in frames][1:]
-        known = isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None)
-        if full or known or any(name.startswith("parallax.") for name in modules):
-            raise
-        raise SpecError(
-            f"Hydra cannot use these settings, or a file's `defaults`: {summarize_error(error)}. "
-            "HYDRA_FULL_ERROR=1 shows where."
-        ) from error
-    finally:
-        os.environ["HYDRA_FULL_ERROR"] = full
-    return 0
+    return words, settings, options.config_dir
+
+
+def _translate_error(
+    error: Exception, own_folder: str | None, settings: Sequence[str]
+) -> SpecError | None:
+    """Return an error of Hydra in our words; None for an error that is ours or handled as it is."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return _add_own_line(explain_hydra_error(error), own_folder, settings)
+    check_own_files(own_folder)  # a user's study may name the other files
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals["__name__"]) for frame, _ in frames]
+    is_ours = any(name.startswith("parallax.") for name in modules[1:])  # after `run` itself
+    if is_ours or isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None):
+        return None
+    return SpecError(  # Hydra's own code ends in many kinds of errors
+        f"Hydra cannot use these settings, or a file's `defaults`: {summarize_error(error)}. "
+        "HYDRA_FULL_ERROR=1 shows where."
+    )
 
 
 def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -> None:

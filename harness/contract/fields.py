@@ -205,8 +205,8 @@ def report_error(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         print("Interrupted. Run the same command again to resume.", file=sys.stderr)
         return 130
-    # File names can contain bytes that are not valid text.
-    said = str(error).encode(errors="backslashreplace").decode()
+    # Texts of files can hold control characters, and names of files bytes that are not text.
+    said = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(error))
     if isinstance(error, RunsFailedError):
         print(f"Not complete: {said}", file=sys.stderr)
         return 1

@@ -200,7 +200,7 @@ def answer_question(
     """Return the answer of an implementation; an error becomes a failed answer."""
     try:
         answer = question.answer(implementation)
-    except Exception as error:  # an implementation may raise anything
+    except (Exception, SystemExit) as error:  # an implementation may raise anything
         text = " ".join(str(error).split())[:200]
         return EnvironmentAnswer(FAILED, f"{type(error).__name__}: {text}")
     location = ""

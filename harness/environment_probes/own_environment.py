@@ -62,10 +62,10 @@ def load_own_target(name: str) -> Any:
         raise ValueError(f"--environments {name} must be module:Class, such as my_code:MyWrapper.")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:  # whatever the code of the module raises
         raise ValueError(
-            f"--environments {name} cannot be loaded: {error}. Name a module that Python finds, "
-            "and a class in it."
+            f"--environments {name} cannot be loaded: {type(error).__name__}: {error}. Name a "
+            "module that Python finds, and a class in it."
         ) from error
 
 

@@ -209,7 +209,7 @@ def _load_adapter(name: str, folder: str | Path) -> Adapter:
     """Load the adapter that a record names, by module and name as in a worker."""
     try:
         adapter: Adapter = EntryPoint("adapter", name, ENTRY_POINT_GROUP).load()()
-    except Exception as error:  # code of another package
+    except (Exception, SystemExit) as error:  # code of another package
         raise SpecError(
             f"{folder} names adapter={name}, which cannot be loaded here "
             f"({type(error).__name__}: {error}). Install the package that it comes from; modules "

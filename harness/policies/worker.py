@@ -144,7 +144,7 @@ def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswer
     if not failures:
         try:
             found = ACTIONS[request.action](policies, request.options)
-        except Exception as error:  # of the framework: other runs must not fail with this one
+        except (Exception, SystemExit) as error:  # other runs must not fail with this one
             is_known = isinstance(error, SpecError | OSError)
             text = str(error) if is_known else f"{type(error).__name__}: {summarize_error(error)}"
             failures.append({"folder": folders[0], "failure": text})

@@ -114,8 +114,9 @@ def prepare_sweep(
     """
     prepared = prepare_runs(specs, on_this_machine)
     folders = [spec.folder(results_dir).absolute() for spec in specs]
-    if len(set(folders)) < len(folders):
-        raise SpecError("The sweep names the same run more than once: remove repeated values.")
+    if twice := [folder for folder, n in collections.Counter(folders).items() if n > 1]:
+        remedy = "remove repeated values, and sweep no setting that leaves its folder as it is"
+        raise SpecError(f"The sweep names the same run more than once: {remedy}: {twice[0]}.")
     for warning in describe_doubtful_runs(prepared):
         print(warning, file=sys.stderr)
     return dict(zip(folders, prepared, strict=True))

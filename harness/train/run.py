@@ -74,7 +74,7 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
             raise
         except (LockLostError, FolderDeletedError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a task may end Python
             with contextlib.suppress(OSError):  # the log may be on a full disk
                 traceback.print_exc()
             outcome = {"status": "failed", "failure": _describe_error(error)}
@@ -248,7 +248,7 @@ class _RunAttempt:
 def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:
     try:
         return monitor.evaluator.measure_references()
-    except Exception as error:  # a task of a user that takes no such action: the run is complete
+    except (Exception, SystemExit) as error:  # of a user's task: the run is complete
         print(f"References not measured: {_describe_error(error)}", file=sys.stderr, flush=True)
         return {}
 
@@ -305,7 +305,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
     )
 
 
-def _describe_error(error: Exception) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, TrainingError | SpecError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -108,6 +108,22 @@ def test_task_whose_code_raises_is_named(register):
         load_task("Broken-v0")
 
 
+def test_task_that_ends_python_is_named(register, tmp_path, monkeypatch):
+    def end_python(**options):
+        raise SystemExit(0)
+
+    register("Ending-v0", entry_point=end_python)
+    with pytest.raises(TaskError, match="env=Ending-v0 cannot be made: SystemExit"):
+        load_task("Ending-v0")
+    (tmp_path / "module_that_ends_python.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TaskError, match="cannot be made: SystemExit"):
+        make_task_env("module_that_ends_python:Task-v0")
+    register("Plain-v0", entry_point=Box)
+    with pytest.raises(TaskError, match="module_that_ends_python:Wrapper cannot be used: SystemE"):
+        make_task_env("Plain-v0", ["module_that_ends_python:Wrapper"])
+
+
 def test_task_without_a_time_limit_has_limit_zero(register):
     register("Endless-v0", entry_point=Box)
     assert load_task("Endless-v0").max_episode_steps == 0

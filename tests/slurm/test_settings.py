@@ -54,7 +54,13 @@ def test_limits_are_whole_minutes_rounded_up(text, minutes):
     assert (loaded.limit("new"), loaded.minutes("new")) == ("00:05:00", 5)
 
 
-@pytest.mark.parametrize("text", ["1:2:3", "01:00", "-01:00:00", "1-2-03:04:05", "00:00:00 ", 60])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1:2:3", "01:00", "-01:00:00", "1-2-03:04:05", "00:00:00 ", 60),
+        *(f"{'9' * 5000}:00:00", f"{'9' * 5000}-01:00:00"),
+    ],
+)
 def test_invalid_times_are_refused(text):
     with pytest.raises(SpecError) as error:
         parse_time(text)

@@ -189,7 +189,11 @@ def test_failed_preflight_states_the_reason(monkeypatch, tmp_path, error, raised
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("MaxArraySize  = 500\n", 500), ("nothing", 1001), (None, 1001)]
+    ("text", "size"),
+    [
+        *(("MaxArraySize  = 500\n", 500), ("MaxArraySize  = 0\n", 1)),
+        *(("nothing", 1001), (None, 1001)),
+    ],
 )
 def test_the_largest_array_is_slurms_or_its_default(monkeypatch, text, size):
     monkeypatch.setattr(submit, "run_slurm", lambda *arguments: text)

@@ -161,10 +161,17 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path, text):
         ("results_dir=~/runs", "results_dir=~/runs has a character that needs quotes: 'resul"),
         ("results_dir=a\x1bb", r"results_dir=a.x1bb has a character that needs quotes"),
         ("results_dir='~/runs'", "results_dir=~/runs: ~ is not expanded. Write /"),
+        ("results_dir=''", "results_dir='' must name a folder in printable characters"),
+        ("results_dir='a\x00b'", r"results_dir='a.x00b' must name a folder in printable"),
+        ("results_dir='a\u202eb'", r"results_dir='a.u202eb' must name a folder in printable"),
         ("framework.python=5", "framework.python=5 must be the path"),
         ("diagnosis=on diagnosis.only=no-replay", "diagnosis.only=no-replay must list checks"),
         ("diagnosis=on diagnosis.skip=[5]", r"diagnosis.skip=\[5\] must list checks"),
         ("diagnosis=on diagnosis.extra_checks=5 diagnosis.only=[x]", "extra_checks=5 must list"),
+        (
+            "diagnosis=on diagnosis.extra_checks=[typo:X]",
+            "extra_checks=typo:X cannot be loaded: Mod",
+        ),
     ],
 )
 def test_settings_that_hydra_cannot_use_are_one_message(word, message, monkeypatch):

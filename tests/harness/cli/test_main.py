@@ -191,9 +191,16 @@ def test_shells_complete_commands_and_values(line, expected):
     )
 
 
-def test_completion_is_installed_by_hydra():
-    result = forked.run("parallax", "train", "-sc", "install=bash")
+@pytest.mark.parametrize("words", [["train"], []])
+def test_completion_is_installed_by_hydra(words):
+    result = forked.run("parallax", *words, "-sc", "install=bash")
     assert "hydra_bash_completion" in result.stdout
+
+
+def test_completion_without_a_command_line_is_one_message(capsys, monkeypatch):
+    monkeypatch.delenv("COMP_LINE", raising=False)
+    assert cli.main(["-sc"]) == 2
+    assert capsys.readouterr().err.startswith("Error: Hydra cannot use these settings")
 
 
 def test_every_module_of_the_table_exists():

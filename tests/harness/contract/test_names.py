@@ -74,6 +74,7 @@ INTERRUPTED = "Interrupted. Run the same command again to resume."
     ("error", "code", "words"),
     [
         (SpecError("bad \udcff name"), 2, "Error: bad \\udcff name"),
+        (SpecError("a\x1b[2Jb\n\u202ec"), 2, "Error: a\\x1b[2Jb\n\\u202ec"),
         (RunsFailedError("1 failed"), 1, "Not complete: 1 failed"),
         (KeyboardInterrupt(), 130, "Interrupted. Run the same command again to resume."),
     ],

@@ -57,6 +57,15 @@ def test_refusals_name_what_is_wrong(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["def (", "raise SystemExit(0)", "raise RuntimeError('no')", None])
+def test_a_module_that_cannot_be_imported_is_named(text, tmp_path, monkeypatch, capsys):
+    name = ".relative:Wrapper" if text is None else f"unusable_{len(text)}:Wrapper"
+    (tmp_path / f"{name.partition(':')[0]}.py").write_text(text or "")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert dispatch_command(["probe", "--environments", name]) == 2
+    assert f"--environments {name} cannot be loaded: " in capsys.readouterr().err
+
+
 ANSWER = {"outcome": "differs", "words": "a; b", "measured": [1.0]}
 HOSTILE = "<img src=x>[c](http://evil.example)\x1b[31m"
 

@@ -253,4 +253,5 @@ def test_a_pair_stays_equal_over_2000_updates():
 )
 def test_bad_input_is_one_message(words, message, capsys):
     assert main(["lockstep", *words]) == 2
-    assert message in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert message in printed.err and not printed.out

@@ -176,7 +176,7 @@ def test_outcomes_come_in_the_order_of_the_runs(monkeypatch, tmp_path, capsys):
         "1 of 3 runs are complete already.",
         "1 of 3 runs are running elsewhere.",
     ]
-    with pytest.raises(SpecError, match="names the same run more than once"):
+    with pytest.raises(SpecError, match=rf"names the same run more than once: .*: {folders[0]}"):
         sweep.run_sweep([specs[0], specs[0]], tmp_path, 2)
 
 

@@ -213,6 +213,10 @@ def fail(monitor):
     raise ZeroDivisionError("on purpose")
 
 
+def end_python(monitor):
+    raise SystemExit(0)
+
+
 def interrupt(monitor):
     raise KeyboardInterrupt
 
@@ -221,14 +225,17 @@ def diverge(monitor):
     monitor.attach(lambda batch: np.full((len(batch), 1), np.nan, np.float32), dict)
 
 
-def test_exception_leaves_a_failed_run_with_its_reason(tmp_path, capsys):
-    folder, go = run_broken(fail, tmp_path)
+@pytest.mark.parametrize(
+    ("act", "reason"), [(fail, "ZeroDivisionError: on purpose"), (end_python, "SystemExit: 0")]
+)
+def test_exception_leaves_a_failed_run_with_its_reason(tmp_path, capsys, act, reason):
+    folder, go = run_broken(act, tmp_path)
     assert go() == "failed"
-    assert "in fail\n" in capsys.readouterr().err  # the log has the traceback
+    assert f"in {act.__name__}\n" in capsys.readouterr().err  # the log has the traceback
     run = read_run(folder).content
     assert (run["status"], run["steps"]["taken"]) == ("failed", 150)
-    assert run["failure"] == "ZeroDivisionError: on purpose"
-    assert read_run(folder).reason == "failed: ZeroDivisionError: on purpose"
+    assert run["failure"] == reason
+    assert read_run(folder).reason == f"failed: {reason}"
     with np.load(folder / "evaluations.npz") as file:
         assert file["timesteps"].tolist() == [100]  # the evaluations are stored
 
