@@ -36,7 +36,7 @@ def main() -> int:
     head = f"{'':<10}{'n':>3}{'system':>9}{options.malloc:>10}{'ratio':>8}"
     print(f"{head}  {'least to largest':<17}same weights")
     for framework in options.frameworks:
-        pairs = [_pair(framework, options, transposed=bool(n % 2)) for n in range(options.repeats)]
+        pairs = [_pair(framework, options, turned=bool(n % 2)) for n in range(options.repeats)]
         plain, other = (
             statistics.median(pair[side]["seconds"] for pair in pairs) for side in (0, 1)
         )

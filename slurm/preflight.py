@@ -245,7 +245,8 @@ class _WorkerPool:
         for worker in list(self._workers):
             outcome = worker.poll()
             if outcome is None and time.monotonic() >= worker.deadline:
-                outcome = _TrialOutcome(_format_timeout(self._seconds), is_over=True)
+                limit = f"{self._seconds:g} s (hydra.launcher.preflight_seconds)"
+                outcome = _TrialOutcome(f"did not take a step within {limit}", is_over=True)
             if outcome is None:
                 continue
             outcomes.append((worker.trial, outcome.failure))
@@ -273,10 +274,6 @@ class _WorkerPool:
         folder = Path(tempfile.mkdtemp(dir=self._scratch)) / "run"
         initialize_run(trial.prepared, folder)
         return folder, trial
-
-
-def _format_timeout(seconds: float) -> str:
-    return f"did not take a step within {seconds:g} s (hydra.launcher.preflight_seconds)"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,9 +106,8 @@ def _render_study(study: str, runs: list[RunState]) -> list[Any]:
         cells.setdefault((run.framework, run.algorithm, run.env), []).append(run)
     for names, members in sorted(cells.items()):
         numbers = count_states(members)
-        done = sum(_get_done_steps(run) for run in members) / max(
-            sum(run.steps for run in members), 1
-        )
+        taken = (r.steps if r.state == "completed" else min(r.step, r.steps) for r in members)
+        done = sum(taken) / max(sum(run.steps for run in members), 1)
         table.add_row(
             *map(_to_plain_text, names),
             *(str(numbers[state] or "") for state in shown),
@@ -131,10 +130,6 @@ def _render_preflight(study_folder: Path) -> list[Text]:
     said = f"preflight {outcome.state}{outcome.said and ': '}{escape_unprintable(outcome.said)}"
     style = "red" if outcome.state == PREFLIGHT_FAILED else ""
     return [Text(said, style=style), Text(f"    {escape_unprintable(str(file))}\n", style="dim")]
-
-
-def _get_done_steps(run: RunState) -> int:
-    return run.steps if run.state == "completed" else min(run.step, run.steps)
 
 
 def _render_running(runs: list[RunState], longest: int) -> list[Any]:

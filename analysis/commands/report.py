@@ -138,7 +138,5 @@ def format_changed_options(options: argparse.Namespace, names: Sequence[str]) ->
 
 def describe_versions() -> str:
     """Return the versions of Python and packages that the page is made with."""
-    found = [f"Python {platform.python_version()}"]
-    for name in _REPORT_PACKAGES:
-        found.append(f"{name} {importlib.metadata.version(name)}")
-    return ", ".join(found)
+    packages = (f"{name} {importlib.metadata.version(name)}" for name in _REPORT_PACKAGES)
+    return ", ".join([f"Python {platform.python_version()}", *packages])

@@ -226,9 +226,7 @@ def list_size_values(prefix: str, group: ScoreGroup) -> dict[str, object]:
 def format_interval(ends: tuple[float, float]) -> str:
     """Format both ends of an interval; an unknown one is a dash."""
     low, high = ends
-    if math.isnan(low):
-        return MISSING
-    return f"{format_number(low)} to {format_number(high)}"
+    return MISSING if math.isnan(low) else f"{format_number(low)} to {format_number(high)}"
 
 
 def format_bare_p_value(value: float) -> str:

@@ -1,6 +1,7 @@
 """Options that several commands share, each with one spelling and one error message."""
 
 import argparse
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,8 +13,10 @@ from parallax.harness.contract.adapter import (
     load_adapter,
 )
 from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.run_spec import ALIGNMENTS
-from parallax.harness.record.files import escape_lines, write_texts_atomically
+from parallax.harness.record.files import escape_lines, escape_unprintable, write_texts_atomically
+from parallax.harness.record.layout import find_runs
 
 DEFAULT_RECIPE = "original"
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
@@ -112,6 +115,23 @@ def add_trust_argument(parser: Options) -> None:
         action="store_true",
         help="do not ask before running code that stored runs name (tasks, adapters, interpreters)",
     )
+
+
+def add_cache_argument(parser: Options) -> None:
+    """Declare `--cache`."""
+    text = "folder of one virtual environment per release (default: ~/.cache/parallax/releases)"
+    folder = find_cache_folder("releases")
+    parser.add_argument("--cache", type=Path, default=folder, metavar="FOLDER", help=text)
+
+
+def find_run_folders(root: Path) -> tuple[Path, ...]:
+    """Return the run folders at or below a folder; links are named and not followed."""
+    if not root.is_dir():
+        raise SpecError(f"{root} is not a folder: name a run folder or one above.")
+    found = find_runs(root)
+    if found.links:
+        print(escape_unprintable(found.describe_skipped_links()), file=sys.stderr)
+    return found.runs
 
 
 def add_acceleration_argument(parser: Options) -> None:

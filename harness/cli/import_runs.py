@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=EMPTY_RETURNS,
         default="refuse",
         help="meaning of a row with a step but no return: fail (the training had diverged), skip "
-        "(not evaluated); %(default)s omits the run (default). NaN always means diverged",
+        "(not evaluated); %(default)s omits the run (default). NaN means fail, with --wide skip",
     )
     add(
         "--returns",

@@ -13,6 +13,7 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_trust_argument,
     check_output_folders,
+    find_run_folders,
     write_output_files,
 )
 from parallax.harness.contract.fields import SpecError
@@ -21,7 +22,7 @@ from parallax.harness.policies.loading import why_no_policy
 from parallax.harness.policies.video import find_rendering_variables
 from parallax.harness.policies.worker import WorkerAnswer, run_action
 from parallax.harness.record.files import DECODE_ERRORS, escape_unprintable, make_number_parser
-from parallax.harness.record.layout import POLICY_FILE, find_runs
+from parallax.harness.record.layout import POLICY_FILE
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
@@ -189,14 +190,9 @@ def _find_policies(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, 
     adapters: list[str] = []
     failed = 0
     for root in folders:
-        if not root.is_dir():
-            raise SpecError(f"{root} is not a folder: name a run folder or one above.")
-        found = find_runs(root)
-        if found.links:
-            print(escape_unprintable(found.describe_skipped_links()), file=sys.stderr)
-        if not found.runs:
+        if not (found := find_run_folders(root)):
             raise SpecError(f"{root} holds no runs.")
-        for folder in found.runs:
+        for folder in found:
             reading = read_run(folder)
             why = why_no_policy(reading)
             try:

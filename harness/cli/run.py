@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.cli.arguments import RUNS_HELP, add_trust_argument
+from parallax.harness.cli.arguments import RUNS_HELP, add_trust_argument, find_run_folders
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, escape_unprintable, parse_jobs, parse_seed
-from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE, find_runs
+from parallax.harness.record.layout import PACKED_SUFFIX, RUN_FILE
 from parallax.harness.record.lock import read_heartbeat, read_lock_owner, unlock_folder
 from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.reading import read_run
@@ -237,13 +237,8 @@ def run_unlock(options: argparse.Namespace) -> int:
         0 where every lock was released; 1 where the user declined, a process is alive, or a lock
         could not be released.
     """
-    root: Path = options.folder
-    if not root.is_dir():
-        raise SpecError(f"{root} is not a folder: name a run folder or one above.")
-    found = find_runs(root)
-    if found.links:
-        print(escape_unprintable(found.describe_skipped_links()), file=sys.stderr)
-    owners = {f: owner for f in found.runs if (owner := read_lock_owner(f)) is not None}
+    found = find_run_folders(options.folder)
+    owners = {f: owner for f in found if (owner := read_lock_owner(f)) is not None}
     if not owners:
         print("No run there is locked.")
         return 0

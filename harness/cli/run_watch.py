@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from parallax.harness.cli.arguments import find_run_folders
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, escape_unprintable
@@ -274,17 +275,13 @@ def summarize_study(folder: Path) -> tuple[list[str], bool]:
 
 def format_findings(root: Path, *, notes: bool) -> str:
     """Return a table of checks and frameworks, and an explanation of each finding."""
-    if not root.is_dir():
-        raise SpecError(f"{root} is not a folder: name a run folder or one above.")
-    found = find_runs(root)
-    if not found.runs:
+    runs = [read_diagnosis(folder) for folder in find_run_folders(root)]
+    if not runs:
         raise SpecError(f"{root} holds no runs.")
-    runs = [read_diagnosis(folder) for folder in found.runs]
     diagnosed = [run for run in runs if not run.reason]
     lines = [f"{len(runs)} runs, {len(diagnosed)} of them with a diagnosis."]
-    reasons = {run.reason for run in runs if run.reason}
-    for reason in sorted(reasons):
-        lines.append(f"{sum(run.reason == reason for run in runs)} without: {reason}.")
+    reasons = collections.Counter(run.reason for run in runs if run.reason)
+    lines += [f"{count} without: {reason}." for reason, count in sorted(reasons.items())]
     if not diagnosed:
         return "\n".join([*lines, "Train with diagnosis=on to get one."])
     levels = FINDING_LEVELS if notes else FINDING_LEVELS[:2]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
+    add_cache_argument,
     add_trust_argument,
     get_single_algorithm,
 )
@@ -23,7 +24,7 @@ from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
-from parallax.harness.contract.interpreter import find_cache_folder, forbid_imports_from
+from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec, spec_from_dict
 from parallax.harness.interventions.catalogue import resolve_interventions
 from parallax.harness.lockstep.experiments import round_up_updates
@@ -135,13 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=parse_jobs, default=-1, metavar="N", help=text)
     text = "folder of the trainings; complete ones are not repeated (default: %(default)s)"
     add("--results", type=Path, default=Path("results"), metavar="FOLDER", help=text)
-    add(
-        "--cache",
-        type=Path,
-        default=find_cache_folder("releases"),
-        metavar="FOLDER",
-        help="folder of one virtual environment per release (default: ~/.cache/parallax/releases)",
-    )
+    add_cache_argument(parser)
     add_trust_argument(parser)
 
 

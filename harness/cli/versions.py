@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from parallax.harness.cli.arguments import (
     add_algorithms_argument,
+    add_cache_argument,
     add_file_argument,
     add_names_argument,
     add_probe_argument,
@@ -15,7 +16,6 @@ from parallax.harness.cli.arguments import (
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.packages import parse_version
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
@@ -85,13 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure nothing; write a page with figures of the histories in this folder "
         "(FRAMEWORK.json)",
     )
-    add(
-        "--cache",
-        type=Path,
-        default=find_cache_folder("releases"),
-        metavar="FOLDER",
-        help="folder of one virtual environment per release (default: ~/.cache/parallax/releases)",
-    )
+    add_cache_argument(parser)
 
 
 class ReleaseMeasurement:

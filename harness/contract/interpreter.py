@@ -51,7 +51,7 @@ def find_cache_folder(name: str) -> Path:
 
 
 def make_private_cache_folder(name: str) -> Path | None:
-    """Make a folder for code in the user's cache that only the user can open; None if it fails."""
+    """Make a folder in the user's cache that only the user can open; None if it fails."""
     folder = find_cache_folder(name)
     with contextlib.suppress(OSError):
         folder.mkdir(0o700, parents=True, exist_ok=True)

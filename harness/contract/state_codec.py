@@ -249,12 +249,14 @@ class StateWriter:
         self._used.add(id(value))
         return value
 
-    def _write_tuple(self, live: Any, state: State, path: str) -> Any:
-        before = live if isinstance(live, tuple) else ()
-        parts = [
+    def _write_parts(self, before: Sequence[Any], state: State, path: str) -> list[Any]:
+        return [
             self.write(before[i] if i < len(before) else None, part, f"{path}[{i}]")
             for i, part in enumerate(state["parts"])
         ]
+
+    def _write_tuple(self, live: Any, state: State, path: str) -> Any:
+        parts = self._write_parts(live if isinstance(live, tuple) else (), state, path)
         found = self._find_type(state, live, path)
         names = getattr(found, "_fields", parts)
         if len(names) != len(parts):
@@ -308,11 +310,7 @@ class StateWriter:
             target.clear()
             target.update(written)
         elif kind == "list":
-            before = list(target)
-            parts = [
-                self.write(before[i] if i < len(before) else None, part, f"{path}[{i}]")
-                for i, part in enumerate(state["parts"])
-            ]
+            parts = self._write_parts(list(target), state, path)
             target.clear()
             target.extend(parts)
         elif kind == "set":

@@ -191,7 +191,8 @@ def list_observation_batches(trace: Trace) -> list[tuple[list[_Row], bool]]:
     batches = []
     copies = range(len(trace.scripts))
     for event in trace.events:
-        rows, starts = [], []
+        rows: list[_Row] = []
+        starts: list[_Row] = []
         for copy in copies:
             here = trace.compute_observation(copy, event.places[copy])
             begins = event.step is None or event.starts[copy]
@@ -199,12 +200,9 @@ def list_observation_batches(trace: Trace) -> list[tuple[list[_Row], bool]]:
                 rows.append(_Row(copy, here, begins, event.ended[copy], True))
                 continue
             after = trace.compute_observation(copy, (event.places[copy][0] + 1, 0))
-            if trace.autoreset == CALLER:
-                rows.append(_Row(copy, here, False, True, True))
-                starts.append(_Row(copy, after, True, False, True))
-            else:
-                rows.append(_Row(copy, here, False, True, False))
-                rows.append(_Row(copy, after, True, False, True))
+            is_callers = trace.autoreset == CALLER
+            rows.append(_Row(copy, here, False, True, is_callers))
+            (starts if is_callers else rows).append(_Row(copy, after, True, False, True))
         batches.append((rows, event.frozen))
         if starts:
             batches.append((starts, event.frozen))

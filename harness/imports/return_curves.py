@@ -115,7 +115,7 @@ def read_sb3_evaluations(path: Path, options: CurveOptions) -> ReturnCurve:
     Raises:
         UnusableError: It is damaged or has other content.
     """
-    arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES))
+    arrays = unpack_arrays(read_bounded(path, MAX_FILE_BYTES), ignored=("successes",))  # booleans
     if missing := {"timesteps", "results"} - arrays.keys():
         raise UnusableError(f"lacks {' and '.join(sorted(missing))}, which EvalCallback writes")
     results = arrays["results"]
@@ -212,6 +212,8 @@ def read_monitor_files(paths: Sequence[Path], source: Path, options: CurveOption
             rows = _read_monitor_rows(table)
         except (csv.Error, OverflowError) as error:
             raise UnusableError(f"corrupted monitor.csv: {error}") from error
+        if not text.endswith("\n"):
+            raise UnusableError(f"the last line of {path.name} is cut off: remove or end it")
         episodes += [(start + end, value, length) for end, value, length in rows]
         if len(episodes) > _MAX_EPISODES:
             raise UnusableError(f"is too large: more than {_MAX_EPISODES:,} episodes")
@@ -254,7 +256,7 @@ def _read_monitor_rows(table: str) -> list[tuple[float, float, int]]:
             raise UnusableError(
                 f"corrupted monitor.csv: line {number} is cut or no number"
             ) from error
-        if not (1 <= length <= MAX_STEPS and length.is_integer()):
+        if not (1 <= length < MAX_STEPS and length.is_integer()):
             raise UnusableError(f"line {number}: return {value} after {length:.15g} steps")
         episodes.append((end, value, int(length)))
     if not episodes:
@@ -278,7 +280,8 @@ def average_episodes(
     # A power of ten for short runs: seeds end at different steps, and share an interval this way.
     unstated = min(10 ** (len(str(int(last))) - 1), 10_000)
     interval = options.interval or (max(options.steps // 10, 1) if options.steps else unstated)
-    points = (options.steps or last) // interval
+    end = options.steps or last
+    points = end // interval
     if not points:
         raise UnusableError(
             f"ends at step {last:,}, before the first point at {interval:,}: give a smaller "
@@ -286,7 +289,10 @@ def average_episodes(
         )
     binned: dict[int, list[float]] = collections.defaultdict(list)
     for step, value in episodes:
-        binned[max(math.ceil(step / interval), 1)].append(value)
+        point = max(math.ceil(step / interval), 1)
+        # A training that diverges between its last point and its end has failed as well.
+        has_failed = step <= end and not math.isfinite(value)
+        binned[min(point, points) if has_failed else point].append(value)
     # A training that diverges may log nothing after it.
     diverged = [point for point, found in binned.items() if not all(map(math.isfinite, found))]
     points = min(points, *diverged) if diverged else points
@@ -330,7 +336,7 @@ def make_curve_from_values(
         )
     kind, is_episode = KNOWN_NAMES.get(name, (UNKNOWN, False))
     pairs = found.values[name]
-    if odd := [step for step, _ in pairs if not 0 <= step <= MAX_STEPS]:
+    if odd := [step for step, _ in pairs if not 0 <= step < MAX_STEPS]:
         raise UnusableError(f"has a value at step {odd[0]:.6g}, which no run can have")
     last = _drop_repeated_values(pairs)
     facts = find_stated_facts(found.settings)

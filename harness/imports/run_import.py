@@ -217,8 +217,8 @@ def import_runs(
                 except UnusableError as error:
                     refused.append(RefusedSource(title, str(error)))
         except (UnusableError, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            refused.append(RefusedSource(str(source.place), reason or str(error)))
+            reason = getattr(error, "strerror", "") or str(error)
+            refused.append(RefusedSource(str(source.place), reason))
         advance(source.place.name)
     usable = refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
@@ -228,11 +228,12 @@ def import_runs(
     for run in usable:
         try:
             folder = _place_run(run, options, imported)
-            if not dry_run:
-                _write_run(run, folder, options, hash_file)
+            origin, curve = _describe_source(run, options, hash_file), run.curve
+            settings = make_imported_spec(run, options), curve.settings
+            write_imported_run(folder, curve.evaluations, *settings, origin, run.failure, dry_run)
             imported[folder] = run
-        except (UnusableError, SpecError) as error:
-            refused.append(RefusedSource(run.title, str(error)))
+        except (UnusableError, SpecError, OSError) as error:
+            refused.append(RefusedSource(run.title, getattr(error, "strerror", "") or str(error)))
     return ImportOutcome(imported, refused)
 
 
@@ -241,7 +242,7 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
 
     Raises:
         SpecError: A name cannot name a folder, or a hyperparameter cannot have its value.
-        UnusableError: A run already exists there.
+        UnusableError: Another source has the same name.
     """
     check_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
@@ -251,8 +252,6 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
             f"has the name of {taken[folder].title}, seed {run.names['seed']} included: say with "
             "--pattern or --columns what distinguishes them, or put them into separate studies"
         )
-    if folder.exists():
-        raise UnusableError(f"{folder} already exists, and no run is overwritten")
     return folder
 
 
@@ -303,22 +302,23 @@ def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
     return ",".join(parts)
 
 
-def _write_run(
-    run: NamedCurve, folder: Path, options: ImportOptions, hash_file: Callable[[Path], str]
-) -> None:
-    files = {path.name: hash_file(path) for path in run.curve.files}
-    single = run.curve.evaluations.results.shape[1] == 1
-    source = ImportSource(
+def _describe_source(
+    run: NamedCurve, options: ImportOptions, hash_file: Callable[[Path], str]
+) -> ImportSource:
+    episodes = run.curve.evaluations.results.shape[1]
+    stated = options.settings.get("eval_episodes")
+    are_means = run.curve.are_means and episodes == 1
+    if stated not in (None, episodes) and not are_means:
+        raise UnusableError(f"has evaluations of {episodes} episodes: leave out eval_episodes")
+    return ImportSource(
         source=run.title,
-        files=files,
+        files={path.name: hash_file(path) for path in run.curve.files},
         format=run.format,
         returns=run.curve.kind,
-        are_means=run.curve.are_means and single and "eval_episodes" not in options.settings,
+        are_means=are_means and stated is None,
         stated_by=dict(run.stated_by),
         unknown=[name for name in (*FIELDS, "steps") if name not in run.stated_by],
     )
-    spec = make_imported_spec(run, options)
-    write_imported_run(folder, run.curve.evaluations, spec, run.curve.settings, source, run.failure)
 
 
 def find_imported_folder(results_dir: Path, place: RunPath, content_hash: str) -> Path:
@@ -334,6 +334,7 @@ def write_imported_run(
     settings: Mapping[str, Any],
     source: ImportSource,
     failure: str = "",
+    dry_run: bool = False,
 ) -> None:
     """Write a run folder under a temporary name, then rename it.
 
@@ -344,13 +345,15 @@ def write_imported_run(
         settings: Its settings under the other tool's names.
         source: Its origin.
         failure: Reason that its training failed; empty where it did not.
+        dry_run: Only check that it can be written.
 
     Raises:
         UnusableError: A run already exists there.
         OSError: The folder cannot be written.
     """
+    exists = UnusableError(f"{folder} already exists, and no run is overwritten")
     if folder.exists():
-        raise UnusableError(f"{folder} already exists, and no run is overwritten")
+        raise exists
     file = io.BytesIO()
     np.savez(file, **vars(evaluations))
     raw = file.getvalue()
@@ -359,6 +362,8 @@ def write_imported_run(
         parse_record(record)
     except UnusableError as error:  # such as n_envs=0
         raise UnusableError(str(error).removeprefix(f"corrupted {RUN_FILE}: ")) from error
+    if dry_run:
+        return
     # Searches for runs skip hidden folders, so that nobody reads it before it is complete.
     temporary = folder.parents[_STUDY_LEVELS] / f".import-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)
@@ -367,8 +372,10 @@ def write_imported_run(
         write_atomically(temporary / RUN_FILE, make_bytes_writer(record))
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary.rename(folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError) and folder.exists():  # another process was faster
+            raise exists from error
         raise
     sync_folder(folder.parent)
 

@@ -108,7 +108,9 @@ def _split_long(
         if name not in table and (role == "return" or role in options.columns):
             raise UnusableError(_describe_missing(role, name, table))
     roles = [role for role in FIELDS if names[role] in table]
-    keys = list(zip(*(table[names[role]] for role in roles), strict=True)) or [()] * len(steps)
+    # NaN is not equal to itself: as a part of names it would make each row a run.
+    columns = ([None if _is_missing(v) else v for v in table[names[role]]] for role in roles)
+    keys = list(zip(*columns, strict=True)) or [()] * len(steps)
     rows: dict[tuple[Any, ...], list[int]] = collections.defaultdict(list)
     for i, key in enumerate(keys):
         rows[key].append(i)
@@ -119,7 +121,7 @@ def _split_long(
         facts = {
             role: _to_fact(role, value)
             for role, value in zip(roles, key, strict=True)
-            if not _is_missing(value)
+            if value is not None
         }
         part = ", ".join(f"{role}={value}" for role, value in facts.items())
         yield part, facts, [steps[i] for i in members], [values[i] for i in members]
@@ -160,7 +162,7 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
     steps = []
     for number, value in enumerate(column, 1):
         is_whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
-        if isinstance(value, bool) or not is_whole or not 0 <= value <= 2**53:
+        if isinstance(value, bool) or not is_whole or not 0 <= value < 2**53:
             raise UnusableError(f"column {name}, row {number}: {value!r} is not a number of steps")
         steps.append(int(value))
     return steps
@@ -169,11 +171,9 @@ def _to_steps(column: Sequence[Any], name: str) -> list[int]:
 def _to_fact(role: str, value: Any) -> Any:
     if isinstance(value, bytes):
         raise UnusableError(f"{role}={value[:40]!r} is not a text in UTF-8")
+    if len(text := str(value)) > _MAX_NAME:
+        raise UnusableError(f"{role}={text[:40]}... is not a name: it has {len(text):,} characters")
     if role != "seed":
-        if len(text := str(value)) > _MAX_NAME:
-            raise UnusableError(
-                f"{role}={text[:40]}... is not a name: it has {len(text):,} characters"
-            )
         return text
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -238,7 +238,7 @@ def _read_stored_policy(reading: RunReading) -> StoredPolicy:
         stored = read_policy(reading.folder)
     except UnusableError as error:
         raise SpecError(f"{reading.folder} has no policy: {error}.") from error
-    if hash_weights(stored.weights) != reading.content["weights_sha256"]:
+    if hash_weights(stored.weights) != reading.content.get("weights_sha256"):
         raise SpecError(
             f"{reading.folder / POLICY_FILE} is damaged: its weights differ from the hash in "
             "run.json."

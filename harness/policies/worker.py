@@ -139,21 +139,24 @@ def _answer_request(request: PolicyRequest, folders: Sequence[str]) -> RunAnswer
     for folder in folders:
         try:
             policies.append(load_policy(folder, trust=True))
-        except (SpecError, OSError) as error:
-            failures.append({"folder": folder, "failure": str(error)})
+        except (Exception, SystemExit) as error:  # other runs must not fail with this one
+            failures.append({"folder": folder, "failure": _describe_failure(error)})
     if not failures:
         try:
             found = ACTIONS[request.action](policies, request.options)
-        except (Exception, SystemExit) as error:  # other runs must not fail with this one
-            is_known = isinstance(error, SpecError | OSError)
-            text = str(error) if is_known else f"{type(error).__name__}: {summarize_error(error)}"
-            failures.append({"folder": folders[0], "failure": text})
+        except (Exception, SystemExit) as error:
+            failures.append({"folder": folders[0], "failure": _describe_failure(error)})
         else:
             pairs = zip(folders, found, strict=True)
             return [{"folder": folder, **answer} for folder, answer in pairs]
     failed = {answer["folder"] for answer in failures}
     others = [folder for folder in folders if folder not in failed]
     return failures + [{"folder": folder, "failure": "not recorded either"} for folder in others]
+
+
+def _describe_failure(error: BaseException) -> str:
+    is_known = isinstance(error, SpecError | OSError)
+    return str(error) if is_known else f"{type(error).__name__}: {summarize_error(error)}"
 
 
 def _evaluate_run(policies: Sequence[LoadedPolicy], options: Mapping[str, Any]) -> RunAnswers:

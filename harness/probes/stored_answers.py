@@ -21,7 +21,8 @@ from typing import Any
 
 import parallax
 from parallax.harness.contract.adapter import Adapter
-from parallax.harness.contract.interpreter import find_cache_folder
+from parallax.harness.contract.data_files import read_user_file
+from parallax.harness.contract.interpreter import make_private_cache_folder
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.results import result_from_dict
 
@@ -47,7 +48,8 @@ class AnswerStore:
         """Return the stored result of a probe; None if there is none, or it cannot be read."""
         damage = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
         with contextlib.suppress(OSError, *damage):
-            content: dict[str, Any] = json.loads((self._folder / f"{probe}.json").read_text())
+            raw = read_user_file(self._folder / f"{probe}.json", 2**25)  # all take 4 MB
+            content: dict[str, Any] = json.loads(raw)
             if result_from_dict(content).probe == probe:
                 return content
         return None
@@ -80,7 +82,8 @@ def open_answer_store(adapter: Adapter, level: AlignmentLevel, seed: int) -> Ans
     key += [level.name, level.hps, str(seed)]
     if level.hps.endswith(".yaml"):  # a recipe of the user's own, which may be edited
         key.append(Path(level.hps).read_text())
-    return AnswerStore(find_cache_folder("answers") / _hash_texts(key))
+    folder = make_private_cache_folder("answers")
+    return AnswerStore(folder / _hash_texts(key)) if folder else None
 
 
 def _remove_oldest_stores(cache: Path) -> None:

@@ -9,7 +9,7 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,15 @@ _MOST_DIRECTORY = _MAX_ARRAYS * 2**10  # bytes of the list of members
 _MOST_TOGETHER = 2**29  # bytes of all arrays, unpacked
 
 
-def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
+def unpack_arrays(
+    raw: bytes, names: Iterable[str] | None = None, ignored: Collection[str] = ()
+) -> dict[str, NDArray[Any]]:
     """Return the numeric arrays in an archive of `numpy.savez`, by name.
 
     Args:
         raw: The archive.
-        names: Which of them, in this order; all of them if None.
+        names: Which of them, in this order; all but those in `ignored` if None.
+        ignored: Names of arrays that are not read.
 
     Raises:
         UnusableError: It cannot be read, lacks one, or holds something else.
@@ -43,8 +46,8 @@ def unpack_arrays(raw: bytes, names: Iterable[str] | None = None) -> dict[str, N
             if len(set(members)) < len(members):  # programs differ in which one they read
                 raise UnusableError("an array is in it twice")
             if names is None:
-                names = [member.removesuffix(".npy") for member in members]
-            names = list(names)
+                names = (member.removesuffix(".npy") for member in members)
+            names = [name for name in names if name not in ignored]
             # Checked before unpacking: many arrays, each of an allowed size, fill the memory too.
             total = sum(archive.getinfo(f"{name}.npy").file_size for name in names)
             if total > _MOST_TOGETHER:

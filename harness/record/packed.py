@@ -260,8 +260,9 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
     wanted["seconds"] = round_score(None if seconds is None or seconds < 0 else seconds)
     values["final_score"] = round_score(row["final_score"])
     wanted["final_score"] = round_score(float(evaluations.results[-1].mean()))
-    if record.imported is not None and not record.imported.are_means:
-        values["returns, episodes"] = evaluations.results.shape[1]
+    episodes = evaluations.results.shape[1]
+    if record.imported and not record.imported.are_means and episodes > 1:  # one may be a mean
+        values["returns, episodes"] = episodes
         wanted["returns, episodes"] = spec.eval_episodes
     for name, value in values.items():
         if value != wanted[name]:
@@ -280,9 +281,7 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
 
 def round_score(value: float | None) -> float | None:
     """Round a value that another version of NumPy may have computed."""
-    if value is None or math.isnan(value):
-        return None
-    return float(f"{value:.9g}")
+    return None if value is None or math.isnan(value) else float(f"{value:.9g}")
 
 
 def check_hash(row: PackedRow) -> bool | None:

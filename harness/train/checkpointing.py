@@ -64,6 +64,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     seconds: Duration
     cpu_seconds: float = math.nan
     identity: dict[str, Any] = {}
+    is_own: bool = True  # whether no checkpoint that it continues was of another user
 
 
 class ResumeError(Exception):
@@ -176,12 +177,13 @@ def iterate_resume_points(
         except msgspec.ValidationError as error:
             say(f"Checkpoint {number} cannot be resumed from: it is damaged ({error}).")
             continue
-        if not loaded.is_own:
+        if not (loaded.is_own and about.is_own):
+            continues = "continues one that " if loaded.is_own else ""
             say(
-                f"Checkpoint {number} was not written with this user's key. Who wrote it may have "
-                "changed it: to be sure of the numbers, delete checkpoint/ and train again."
+                f"Checkpoint {number} {continues}was not written with this user's key. Its author "
+                "may have changed it: to be sure of numbers, delete checkpoint/ and train again."
             )
-        yield loaded
+        yield dataclasses.replace(loaded, is_own=loaded.is_own and about.is_own)
     yield None
 
 

@@ -127,7 +127,7 @@ class _RunAttempt:
         started: float,
     ) -> None:
         self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
-        self.started, self._earlier, self._earlier_cpu = started, 0.0, 0.0
+        self.started, self._earlier, self._earlier_cpu, self._is_own = started, 0.0, 0.0, True
         self._begun = time.monotonic()  # the wall clock may be changed during a run
         self._cpu_begun = time.process_time()
         self.monitor: TrainingMonitor | None = None
@@ -183,6 +183,7 @@ class _RunAttempt:
         self, start: LoadedCheckpoint | None, every: float, stop: StopRequest
     ) -> dict[str, Any]:
         prepared, folder = self._prepared, self._folder
+        self._is_own = start is None or start.is_own
         self._earlier = start.about["seconds"] if start else 0.0
         self._earlier_cpu = start.about.get("cpu_seconds", math.nan) if start else 0.0
         folder.update_run(resumed_from=start.about["step"] if start else None)
@@ -236,7 +237,7 @@ class _RunAttempt:
 
     def _describe_checkpoint(self) -> dict[str, Any]:
         cost = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
-        return {"identity": self._own, "step": self.steps, **cost}
+        return {"identity": self._own, "step": self.steps, "is_own": self._is_own, **cost}
 
     def _add_note(self, text: str) -> None:
         text = escape_unprintable(text[:_MAX_NOTE_LENGTH])  # may quote an untrusted file

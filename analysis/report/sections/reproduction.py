@@ -70,17 +70,14 @@ def _count_two_sided(items: Sequence[ReproductionVerdict]) -> str:
     return format_verdict_counts([item.verdict_two_sided_test for item in items], VERDICTS)
 
 
-def _count_thesis_interval(items: Sequence[ReproductionVerdict]) -> str:
-    return format_verdict_counts([item.verdict_thesis_interval for item in items], VERDICTS)
-
-
 def _format_headline(
     items: Sequence[ReproductionVerdict], tested: Sequence[ReproductionVerdict], alpha: float
 ) -> str:
+    thesis = format_verdict_counts([item.verdict_thesis_interval for item in tested], VERDICTS)
     head = (
         f"Of {format_count(len(tested), 'comparison')} with scores of the original papers, by a "
         f"two-sided test at {alpha:.0%} without correction: {_count_two_sided(tested)}. In the "
-        f"thesis' form: {_count_thesis_interval(tested)}. Similar means that no difference was "
+        f"thesis' form: {thesis}. Similar means that no difference was "
         "shown."
     )
     if tested:

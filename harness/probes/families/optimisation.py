@@ -348,11 +348,8 @@ def measure_adam_shares(run: ProbeRun, network: str, penalty: float = 0.0) -> Ar
         network: Canonical name.
         penalty: Weight of half the squared weights, whose gradient is added.
     """
-    adam, shares = formulas.ReferenceAdam(), []
-    for step in list_network_steps(run, network)[:MAX_UPDATES]:
-        if step.after:
-            shares.append(_measure_adam_share(adam, step, network, penalty))
-    return np.array(shares)
+    adam, steps = formulas.ReferenceAdam(), list_network_steps(run, network)[:MAX_UPDATES]
+    return np.array([_measure_adam_share(adam, s, network, penalty) for s in steps if s.after])
 
 
 def _measure_adam_share(

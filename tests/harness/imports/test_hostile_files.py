@@ -146,6 +146,21 @@ HOSTILE = {
         write_wandb_file([*ROWS, {"global_step": "3000", "eval/mean_reward": '"12"'}]),
         "has a value of eval/mean_reward that is no number",
     ),
+    "a seed of 5,000 digits": (
+        "table.csv",
+        b"step,seed,return\n1," + b"1" * 5000 + b",1.0\n1,a,1.0\n",
+        "seed=1111111111111111111111111111111111111111... is not a name: it has 5,000 characters",
+    ),
+    "a step that is 2^53 once it is rounded": (
+        "table.csv",
+        b"step,return\n1,1.0\n9007199254740993.0,1.0\n",
+        "column step, row 2: 9007199254740992.0 is not a number of steps",
+    ),
+    "a last line that is cut off": (
+        "monitor.csv",
+        b"#{}\nr,l,t\n1.0,2000,10.5\n1.0,2000,1",
+        "the last line of monitor.csv is cut off",
+    ),
     "a name in another encoding": (
         "table.csv",
         "step,return,env\n1,1.0,caf\xe9\n".encode("latin-1"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pandas
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings, strategies
 
@@ -252,6 +253,80 @@ def test_tables_of_rows(tmp_path, call, suffix):
         rows = table[(table.framework == run.id.framework) & (table.seed == run.id.seed)]
         assert run.results[:, 0].tolist() == rows["return"].tolist()
         assert run.id.cell.variant == "steps=3000,eval_every=1000"
+
+
+@pytest.mark.parametrize("episodes", [1, 30])
+def test_runs_with_a_stated_number_of_episodes_are_read_packed(tmp_path, call, episodes):
+    path = tmp_path / "table.csv"
+    make_table().to_csv(path, index=False)
+    assert call(path, "--returns", "evaluation", "--set", f"eval_episodes={episodes}") == 0
+    assert main(["study", "pack", "results/imported", "--output", "packed.parquet"]) == 0
+    loaded = load_runs(Path("packed.parquet"))
+    assert len(loaded.runs) == 4 and not loaded.excluded
+
+
+def write_evaluations(path, steps=(10, 20), **others):
+    results = np.array([[1.0, 2.0], [3.0, 4.0]])[: len(steps)]
+    np.savez(path, timesteps=np.array(steps), results=results, **others)
+
+
+def test_evaluations_of_tasks_with_goals_are_read(tmp_path, call):
+    write_evaluations(tmp_path / "evaluations.npz", successes=np.ones((2, 2), bool))
+    assert call(tmp_path / "evaluations.npz") == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "setting", "reason"),
+    [
+        ((10, 20), "eval_episodes=3", "has evaluations of 2 episodes: leave out eval_episodes"),
+        ((10, 20), "n_envs=0", "spec.n_envs: expected `int` >= 1"),
+        ((0,), "n_envs=1", "spec.steps: expected `int` >= 1"),
+    ],
+)
+def test_a_dry_run_refuses_what_an_import_refuses(tmp_path, call, capsys, steps, setting, reason):
+    write_evaluations(tmp_path / "evaluations.npz", steps)
+    for words in (["--dry-run"], []):
+        assert call(tmp_path / "evaluations.npz", "--set", setting, *words) == 1
+        assert reason in capsys.readouterr().out
+        assert not Path("results").exists()
+
+
+def test_a_run_that_another_process_has_just_imported_is_refused(
+    tmp_path, call, capsys, monkeypatch
+):
+    make_table().to_csv(tmp_path / "table.csv", index=False)
+    rename = Path.rename
+
+    def rename_second(path, target):
+        if "seed=0" in str(target) and "sb3" in str(target):
+            shutil.copytree(path, target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_second)
+    assert call(tmp_path / "table.csv") == 1
+    out = capsys.readouterr().out
+    assert "Imported 3 runs; 1 refused." in out and "already exists, and no run is overw" in out
+    assert not list(Path("results").glob(".*"))
+
+
+def test_rows_without_a_seed_are_one_run(tmp_path, call, capsys):
+    table = {"step": [1, 2] * 2, "seed": [0.0, 0.0, np.nan, np.nan], "return": [1.0, 2, 3, 4]}
+    path = tmp_path / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    assert call(path) == 0
+    assert "Imported 2 runs; 0 refused." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("value", "word"), [("nan", "failed training"), ("1", "Imported 1 run")])
+def test_a_training_that_diverges_after_its_last_point_has_failed(
+    tmp_path, call, capsys, value, word
+):
+    rows = [f"{i},100,{i}" for i in range(30)]
+    text = "\n".join(['#{"env_id": "A"}', "r,l,t", *rows, f"{value},50,40", ""])
+    (tmp_path / "monitor.csv").write_text(text)
+    assert call(tmp_path / "monitor.csv") == 0
+    out = capsys.readouterr().out
+    assert word in out and ("failed" in out) == (value == "nan")
 
 
 def test_tables_with_other_names_and_with_a_column_for_each_run(tmp_path, call):

@@ -258,6 +258,17 @@ def test_run_without_an_adapter_is_named(copy, capsys):
     assert "no policy: its run.json does not name an adapter" in capsys.readouterr().err
 
 
+def test_a_run_that_cannot_be_set_up_fails_alone(folder, copy, monkeypatch, capsys):
+    content = dict(read_run(copy).content)
+    del content["weights_sha256"], content["checksum"]
+    (copy / "run.json").write_text(json.dumps(content))
+    with pytest.raises(SpecError, match="its weights differ from the hash"):
+        load_policy(copy)
+    monkeypatch.setattr(worker, "load_policy", lambda folder, **_: {}[folder])
+    (answer,) = _answer_request(PolicyRequest("evaluate", [str(copy)]), [str(copy)])
+    assert answer["failure"].startswith("KeyError: ")
+
+
 @pytest.mark.parametrize("framework", support.frameworks("sb3", "skrl"))
 def test_the_setup_of_a_policy_takes_little_memory(framework):
     """A small run.json may request any replay buffer, which some frameworks fill at once."""

@@ -72,6 +72,19 @@ def test_damaged_answers_are_measured_again(tmp_path: Path, content: str):
     assert store.load_answer("td3.tau_unit") is None
 
 
+def test_answers_of_others_or_in_a_pipe_are_not_used(installed: Path, tmp_path: Path):
+    folder = find_folder()
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    AnswerStore(folder).save_answer(RESULT)
+    assert AnswerStore(folder).load_answer("td3.tau_unit") == RESULT
+    (folder / "td3.tau_unit.json").unlink()
+    os.mkfifo(folder / "td3.tau_unit.json")
+    assert AnswerStore(folder).load_answer("td3.tau_unit") is None
+    folder.parent.rename(tmp_path / "answers")
+    folder.parent.symlink_to(tmp_path / "answers")
+    assert open_answer_store(make_adapter(), LEVEL, 0) is None
+
+
 def test_the_oldest_stores_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stored_answers, "MAX_STORES", 2)
     for number, name in enumerate("abc"):

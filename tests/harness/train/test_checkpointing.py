@@ -266,6 +266,18 @@ class TestOddStarts:
         for key in iterate_some(tmp_path.glob("*/parallax/checkpoint.key")):
             assert key.stat().st_mode & 0o777 == 0o600 and key.stat().st_size == 32
 
+    def test_a_continued_checkpoint_of_another_user_is_reported(
+        self, undisturbed, tmp_path, monkeypatch
+    ):
+        prepared, folder = a_run(tmp_path)
+        for user, at in (("other", 30), ("mine", 50), ("mine", 61)):
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / user))
+            go(prepared, folder, accident=fail, at=at)
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 56 and result(folder) == undisturbed
+        (note,) = content["resume_notes"]
+        assert "continues one that was not written with this user's key" in note
+
     def test_failure_before_or_long_after_resuming_is_not_retried(
         self, undisturbed, tmp_path, monkeypatch
     ):

@@ -75,7 +75,8 @@ def resumed(attempt, monkeypatch):
 
 
 def test_times_and_steps_of_all_attempts_are_recorded(resumed):
-    state = {"identity": {"python": "3"}, "step": 450, "seconds": 15.0, "cpu_seconds": 9.0}
+    state = {"identity": {"python": "3"}, "step": 450, "is_own": True}
+    state |= {"seconds": 15.0, "cpu_seconds": 9.0}
     assert resumed._describe_checkpoint() == state
     timings = {"started": 1900.0, "ended": 2000.0, "seconds": 15.0, "evaluation_seconds": 3.0}
     for parts, cpu, recorded in (({}, 7, 7.5), ({"sampler": {"wait": 1.0}}, np.nan, None)):
