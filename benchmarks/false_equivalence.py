@@ -152,7 +152,7 @@ def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[floa
         scores = case.first(rng, looks.max_seeds), case.second(rng, looks.max_seeds)
         before += any(
             _alone(group("a", scores[0][:n]), group("b", scores[1][:n])) < LEVEL
-            for n in looks.sizes(looks.max_seeds)
+            for n in looks.list_sizes(looks.max_seeds)
         )
         pair = group("a", scores[0]), group("b", scores[1])
         after += judge_sequentially(pair, QUICK, looks)[0].p_equivalence < LEVEL

@@ -91,7 +91,7 @@ def _run_locked(lease: lock.RunLock, log: str | None) -> int:
 def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
     try:
         # Loading a framework may take long: others must see which process runs the run.
-        me = LockOwner.here("")
+        me = LockOwner.of_this_process("")
         folder.update_run(pid=me.pid, host=me.host, job=me.job or None)
         with HeartbeatWriter(folder, lambda: 0):
             # Loaded by module and name: the project need not be installed beside the framework.

@@ -100,7 +100,7 @@ def divide_limit(limit: int, sizes: Sequence[int]) -> list[int]:
 def _make_resources(spec: "RunSpec", settings: SlurmSettings) -> JobResources:
     return JobResources(
         algorithm=spec.algorithm,
-        run_minutes=settings.minutes(spec.algorithm),
+        run_minutes=settings.get_minutes(spec.algorithm),
         runs_per_job=settings.runs_per_job,
         cpus=max(settings.cpus, spec.threads + (spec.actors if spec.actors > 1 else 0)),
         mem_gb=settings.mem_gb,

@@ -323,6 +323,6 @@ def submit_preflight(
 
 def _estimate_minutes(specs: Sequence[RunSpec], settings: SlurmSettings, processes: int) -> int:
     if _JOB_NAME in settings.time:
-        return settings.minutes(_JOB_NAME)
+        return settings.get_minutes(_JOB_NAME)
     _, seconds = estimate_cost(make_trials(specs), processes)
     return max(_MIN_MINUTES, round(_SLACK * seconds / 60))

@@ -157,8 +157,8 @@ def _print_limits(
             if run.state != "timeout" or goes_on or study not in run.folder.parents:
                 continue
             before = _find_time_limit(run.folder, spec.algorithm, records[study])
-            if before is not None and new.minutes(spec.algorithm) <= before:
-                again[f"{new.limit(spec.algorithm)} ({spec.algorithm})"] += 1
+            if before is not None and new.get_minutes(spec.algorithm) <= before:
+                again[f"{new.get_time_limit(spec.algorithm)} ({spec.algorithm})"] += 1
     if again:
         limits = ", ".join(f"{count} with {limit}" for limit, count in again.items())
         print(
@@ -173,7 +173,7 @@ def _find_time_limit(
     """Return the last time limit of a run; None if it is not known."""
     having = [r for r in records if any(folder in element for element in r.elements)]
     try:
-        return settings_from_record(having[-1].settings, {}, having[-1].name).minutes(algorithm)
+        return settings_from_record(having[-1].settings, {}, having[-1].name).get_minutes(algorithm)
     except (IndexError, SpecError):
         return None
 

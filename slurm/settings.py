@@ -61,13 +61,13 @@ class SlurmSettings:
     preemption_restarts: int = bounded_field(minimum=0)
     malloc: str = bounded_field()
 
-    def limit(self, algorithm: str) -> str:
+    def get_time_limit(self, algorithm: str) -> str:
         """Time limit of one run, as it was written."""
         return self.time.get(algorithm, self.time["default"])
 
-    def minutes(self, algorithm: str) -> int:
+    def get_minutes(self, algorithm: str) -> int:
         """Time limit of one run, in whole minutes, which are Slurm's unit."""
-        return -(-parse_time(self.limit(algorithm)) // 60)
+        return -(-parse_time(self.get_time_limit(algorithm)) // 60)
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> SlurmSettings:

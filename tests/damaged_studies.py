@@ -96,7 +96,7 @@ def make_lost(folder, old):
     beat = {"step": 220, "time": content["timings"]["started"] + 9, "period": 1.0}
     (run / "progress.json").write_text(json.dumps(beat))
     # Of this machine: the state of a remote process cannot be determined immediately.
-    machine = LockOwner.here("").machine
+    machine = LockOwner.of_this_process("").machine
     owner = {"token": "ab12", "host": "node1", "machine": machine, "pid": 1, "born": "2"}
     owner |= {"job": "", "restart": 0, "time": content["timings"]["started"]}
     (run / ".lease" / "ab12").mkdir(parents=True)

@@ -34,7 +34,7 @@ class ModelSpaces:
     device: str
 
     @classmethod
-    def of(cls, env: Any, seed: int, device: str) -> "ModelSpaces":
+    def from_env(cls, env: Any, seed: int, device: str) -> "ModelSpaces":
         """Return the spaces of skrl's environment; random actions come from `seed`."""
         action = copy.deepcopy(env.action_space)
         action.seed(seed)

@@ -94,7 +94,7 @@ def train(
     made = [make_env() for _ in range(context.n_envs)]
     env = wrap_environments([clip_actions(each) for each in made])
     env._device = torch.device(device)  # without it the GPU of any machine that has one
-    agent = build_agent(algorithm, settings, ModelSpaces.of(env, settings["seed"], device))
+    agent = build_agent(algorithm, settings, ModelSpaces.from_env(env, settings["seed"], device))
     accelerate_networks(context.acceleration, *agent.models.values())
     options = {"timesteps": native.framework_steps, **TRAINER_OPTIONS}
     scopes = {"agents_scope": [(0, env.num_envs)]} if IS_BEFORE_2 else {}

@@ -65,7 +65,9 @@ class PrioritizedReplayMixin:
     def sample(self, batch_size: int, env: Any = None) -> Any:
         """Return a minibatch; call `compute_weighted_losses` for it before the next one."""
         with time_sampling(self.replayer):
-            return self.at(self.replayer.draw(batch_size, self._make_error_reader(env)), env)
+            return self.read_batch(
+                self.replayer.draw(batch_size, self._make_error_reader(env)), env
+            )
 
     def compute_weighted_losses(
         self,
@@ -86,7 +88,7 @@ class PrioritizedReplayMixin:
         weights = target.new_tensor(loss_weights).reshape(target.shape)
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
-    def at(self, places: Indices, env: Any = None) -> ReplaySamples:
+    def read_batch(self, places: Indices, env: Any = None) -> ReplaySamples:
         """Return the transitions at some indices, as upstream's buffer returns them."""
         own: Any = self
         rows, copies = np.divmod(places, own.n_envs)
@@ -104,7 +106,7 @@ class PrioritizedReplayMixin:
     def _make_error_reader(self, env: Any) -> ComputeCriticErrors:
         measure = self._errors
         assert measure is not None
-        return isolate_error_rng(lambda places: measure(self.at(places, env)))
+        return isolate_error_rng(lambda places: measure(self.read_batch(places, env)))
 
 
 def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriticErrors:
@@ -121,9 +123,9 @@ def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriti
 def time_sampling(replayer: ReplaySampler) -> Iterator[None]:
     """Count the time within the context as sampling, except for interleaved sweeps."""
     account = replayer.account
-    before, started = account.interleaved_seconds, account.clock()
+    before, started = account.interleaved_seconds, account.read_clock()
     yield
-    account.sampling += account.clock() - started - (account.interleaved_seconds - before)
+    account.sampling += account.read_clock() - started - (account.interleaved_seconds - before)
     account.start_learning()
 
 
@@ -131,10 +133,10 @@ def time_sampling(replayer: ReplaySampler) -> Iterator[None]:
 def record_replay_cost(replayer: ReplaySampler, monitor: Monitor) -> Iterator[None]:
     """Record the costs of replay and the errors of priorities within the context."""
     replayer.set_recorder(monitor.record)
-    hook = register_optimizer_step_post_hook(lambda *_: replayer.account.stepped())
+    hook = register_optimizer_step_post_hook(lambda *_: replayer.account.add_learning())
     try:
         yield
     finally:
         hook.remove()
     if isinstance(monitor, CostMonitor):
-        monitor.account({"replay": replayer.account.to_dict()})
+        monitor.add_costs({"replay": replayer.account.to_dict()})

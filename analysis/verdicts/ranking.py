@@ -50,7 +50,7 @@ class AlgorithmRanking:
         """Moments with float[k] arrays."""
         return stack_moments([group.moments for group in self.groups])
 
-    def gap(self, i: int, j: int) -> tuple[float, float, float]:
+    def compute_gap(self, i: int, j: int) -> tuple[float, float, float]:
         """Return the mean of algorithm i - that of algorithm j, with Welch's 95% interval."""
         first, second = (stack_moments([self.groups[k].moments]) for k in (i, j))
         item = two_sample.compute_contrast([first], [second])

@@ -54,7 +54,7 @@ class SequentialSchedule:
                 "least 2 seeds and a multiple of it as max_seeds."
             )
 
-    def sizes(self, n: int) -> tuple[int, ...]:
+    def list_sizes(self, n: int) -> tuple[int, ...]:
         """Return the seeds at each check that n seeds allow."""
         return tuple(range(self.batch, min(n, self.max_seeds) + 1, self.batch))
 
@@ -100,7 +100,7 @@ def judge_sequentially(
 def _judge_sequential_family(
     pairs: Sequence[GroupPair], family: str, options: VerdictOptions, schedule: SequentialSchedule
 ) -> list[SequentialVerdict]:
-    sizes = [schedule.sizes(min(first.n, second.n)) for first, second in pairs]
+    sizes = [schedule.list_sizes(min(first.n, second.n)) for first, second in pairs]
     bare = np.array(
         [
             _compute_p_values(pair, size, options, schedule)
@@ -260,7 +260,7 @@ def judge_against_spread(
         schedule: Checks, fixed before the first seed.
         alpha: Level.
     """
-    values, sizes = np.asarray(scores, dtype=np.float64), schedule.sizes(len(scores))
+    values, sizes = np.asarray(scores, dtype=np.float64), schedule.list_sizes(len(scores))
     if not sizes:
         mean = float(values.mean()) if len(values) else math.nan
         return SpreadVerdict(INCONCLUSIVE, len(values), mean, math.nan, math.nan)
@@ -291,7 +291,7 @@ def compute_paired_change(
     """
     changes = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     mean = float(changes.mean()) if len(changes) else math.nan
-    sizes = schedule.sizes(len(changes))
+    sizes = schedule.list_sizes(len(changes))
     if not sizes:
         return PairedChange(len(changes), mean, math.nan, math.nan, math.nan)
     p = [min(1.0, 2 * min(_compute_both_sides(changes[:n]))) for n in sizes]

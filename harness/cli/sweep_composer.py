@@ -66,7 +66,7 @@ class SweepComposer:
                 alike.setdefault((rest, tuple(choices)), []).append(choices)
             self._alike.append(alike)
 
-    def values(self, job: JobOverrides) -> Mapping[str, Any]:
+    def compose_values(self, job: JobOverrides) -> Mapping[str, Any]:
         """Return the resolved configuration of one run, perhaps without Hydra's own part.
 
         Raises:
@@ -86,7 +86,7 @@ class SweepComposer:
                     shared[key] = None
             found = shared[key]
             if found is not None:
-                return found.values(choices)
+                return found.compose_values(choices)
         composed = self._hydra.compose(job)
         check_composed_keys(composed)
         return _resolve_values(composed)
@@ -145,7 +145,7 @@ class SharedComposition:
         self._constant = not references
         self._values: Any = _resolve_values(self._config) if self._constant else None
 
-    def values(self, choices: PlainChoices) -> Mapping[str, Any]:
+    def compose_values(self, choices: PlainChoices) -> Mapping[str, Any]:
         """Return the resolved configuration with these choices."""
         if not self._constant:
             self._write_choices(choices)
@@ -291,7 +291,7 @@ def compose_sweep_specs(
     composer = SweepComposer(loader, config, job_overrides)
     console, few = Console(stderr=True), len(job_overrides) < _MIN_JOBS_FOR_PROGRESS
     jobs = track(job_overrides, "Reading the sweep", console=console, transient=True, disable=few)
-    pairs = [spec_from_values(composer.values(overrides)) for overrides in jobs]
+    pairs = [spec_from_values(composer.compose_values(overrides)) for overrides in jobs]
     places = {str(place): place for _, place in pairs}
     if len(places) > 1:
         raise SpecError(

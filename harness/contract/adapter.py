@@ -203,7 +203,7 @@ class Monitor(Protocol):
 class CostMonitor(Protocol):
     """Monitor that also records the cost of the parts of a training."""
 
-    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+    def add_costs(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Receives, after training, the seconds by part of the training and by purpose."""
 
 

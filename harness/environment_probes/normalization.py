@@ -34,7 +34,7 @@ from parallax.harness.environment_probes.hypotheses import (
     ScaledParts,
     explain_numbers,
 )
-from parallax.harness.environment_probes.trace import Trace, collect_trace, make_scripts
+from parallax.harness.environment_probes.trace import Trace, TraceEvent, collect_trace, make_scripts
 
 Array = NDArray[Any]
 _STEPS = 24
@@ -380,82 +380,118 @@ _EPISODE_FACTORS = (
 REWARD_CENTER = Factor("centers", {"": False, "the mean is subtracted from rewards": True})
 
 
-def simulate_rewards(
-    trace: Trace,
-    gamma: float,
-    *,
-    prior: float,
-    ddof: int,
-    updates_first: bool,
-    per_copy: bool,
-    ignores_freeze: bool,
-    carries_reset: bool,
-    at_termination: str,
-    at_truncation: str,
-    counts_reset_steps: bool,
-    shares_return: bool,
-    discounts: str,
-    centers: bool,
-    resets_all: bool,
-    skips_first: bool,
-) -> ScaledParts:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RewardRules:
+    """Rules by which rewards are normalized; the factors above say what each value means.
+
+    Attributes:
+        prior: Weight of the initial variance 1, in steps.
+        at_termination: Effect of a termination on the discounted return, as in
+            `make_carry_factor`; an end that is also truncated is a termination.
+        at_truncation: The same of a time limit.
+    """
+
+    prior: float
+    ddof: int
+    updates_first: bool
+    per_copy: bool
+    ignores_freeze: bool
+    carries_reset: bool
+    at_termination: str
+    at_truncation: str
+    counts_reset_steps: bool
+    shares_return: bool
+    discounts: str
+    centers: bool
+    resets_all: bool
+    skips_first: bool
+
+
+class _DiscountedReturns:
+    """Discounted returns of all copies, R = gamma R + r, as they change by a set of rules."""
+
+    def __init__(self, trace: Trace, gamma: float, rules: RewardRules) -> None:
+        self._scripts, self._rules = trace.scripts, rules
+        self._discount = {"gamma": gamma, "one": 1.0, "zero": 0.0}[rules.discounts]
+        self.values = np.zeros(len(trace.scripts))
+        self._ended = np.zeros(len(trace.scripts), np.bool_)
+        self._dropped: list[int] = []
+
+    def reset(self) -> None:
+        """Follow an explicit reset of all copies."""
+        if not self._rules.carries_reset:
+            self.values[:] = 0.0
+            self._ended[:] = False
+
+    def add_step(self, event: TraceEvent) -> tuple[Array, list[int]]:
+        """Add the rewards of a step.
+
+        Returns:
+            The rewards by copy, and the copies whose returns enter the statistics.
+        """
+        rules, rewards, entering = self._rules, np.zeros(len(self.values)), list[int]()
+        self._dropped = []
+        for copy in range(len(self._scripts)):
+            if event.starts[copy]:
+                if rules.counts_reset_steps:
+                    self.values[copy] *= self._discount
+                    entering.append(copy)
+                continue
+            rewards[copy] = self._scripts[copy].compute_reward(*event.places[copy])
+            if rules.skips_first and self._ended[copy]:
+                continue
+            entering.append(copy)
+            rule = self._find_end_rule(copy, event)
+            if rule in ("early", "dropped"):
+                self.values[copy] = 0.0
+            if rule in ("reset", "dropped"):
+                self._dropped.append(copy)
+            self.values[copy] = self.values[copy] * self._discount + rewards[copy]
+        if rules.shares_return and entering:
+            self.values[entering] = self.values[entering].mean()
+        return rewards, entering
+
+    def end_step(self, event: TraceEvent) -> None:
+        """Reset the returns of episodes that have ended."""
+        self._ended = np.array(event.ended)
+        if self._rules.resets_all and self._ended.any():
+            self.values[:] = 0.0
+        self.values[self._dropped] = 0.0
+
+    def _find_end_rule(self, copy: int, event: TraceEvent) -> str:
+        terminated, truncated = self._scripts[copy].compute_flags(*event.places[copy])
+        if terminated:
+            return self._rules.at_termination
+        return self._rules.at_truncation if truncated else ""
+
+
+def simulate_rewards(trace: Trace, gamma: float, rules: RewardRules) -> ScaledParts:
     """Return the parts of the scaled rewards, flat, in the order of the steps."""
     copies = range(len(trace.scripts))
-    discount = {"gamma": gamma, "one": 1.0, "zero": 0.0}[discounts]
-    groups = len(trace.scripts) if per_copy else 1
-    statistics = [RunningMoments(prior, 1) for _ in range(groups)]
-    returns = np.zeros(len(trace.scripts))
+    statistics = [RunningMoments(rules.prior, 1) for _ in (copies if rules.per_copy else [0])]
+    returns = _DiscountedReturns(trace, gamma, rules)
     shown: list[tuple[Array, Array, Array]] = []
-    ended = np.zeros(len(returns), np.bool_)
+
+    def show(rewards: Array) -> None:
+        for copy in copies:
+            group = statistics[copy if rules.per_copy else 0]
+            mean = group.mean if rules.centers else np.zeros(1)
+            shown.append((rewards[copy : copy + 1], mean, group.var))
+
     for event in trace.events:
         if event.step is None:
-            if not carries_reset:
-                returns[:] = 0.0
-                ended[:] = False
+            returns.reset()
             continue
-        rewards, active = np.zeros(len(returns)), []
-        drops = dict.fromkeys(copies, False)
-        for copy, script in enumerate(trace.scripts):
-            if event.starts[copy] and not counts_reset_steps:
-                continue
-            active.append(copy)
-            if event.starts[copy]:
-                returns[copy] *= discount
-                continue
-            rewards[copy] = script.compute_reward(*event.places[copy])
-            if skips_first and ended[copy]:
-                active.remove(copy)
-                continue
-            terminated, truncated = script.compute_flags(*event.places[copy])
-            # An end that is both is treated as a termination.
-            rule = at_termination if terminated else at_truncation if truncated else ""
-            if rule in ("early", "dropped"):
-                returns[copy] = 0.0
-            drops[copy] = rule in ("reset", "dropped")
-            returns[copy] = returns[copy] * discount + rewards[copy]
-        if shares_return and active:
-            returns[active] = returns[active].mean()
-
-        def show(rewards: Array = rewards) -> None:
-            for copy in copies:
-                group = statistics[copy if per_copy else 0]
-                mean = group.mean if centers else np.zeros(1)
-                shown.append((rewards[copy : copy + 1], mean, group.var))
-
-        if not updates_first:
-            show()
-        if not event.frozen or ignores_freeze:
+        rewards, entering = returns.add_step(event)
+        if not rules.updates_first:
+            show(rewards)
+        if not event.frozen or rules.ignores_freeze:
             for number, group in enumerate(statistics):
-                entering = [returns[c] for c in active if not per_copy or c == number]
-                group.update(np.array(entering).reshape(-1, 1), ddof)
-        if updates_first:
-            show()
-        ended = np.array(event.ended)
-        if resets_all and ended.any():
-            returns[:] = 0.0
-        for copy in copies:
-            if drops[copy]:
-                returns[copy] = 0.0
+                rows = [returns.values[c] for c in entering if not rules.per_copy or c == number]
+                group.update(np.array(rows).reshape(-1, 1), rules.ddof)
+        if rules.updates_first:
+            show(rewards)
+        returns.end_step(event)
     return join_parts(shown)
 
 
@@ -481,7 +517,7 @@ def _answer_rewards(
     fixed = {"counts_reset_steps": False, "ignores_freeze": False}
 
     def simulate(**values: Any) -> ScaledParts:
-        return simulate_rewards(trace, gamma, **(fixed | values))
+        return simulate_rewards(trace, gamma, RewardRules(**(fixed | values)))
 
     measured = np.concatenate(
         [np.asarray(event.step.rewards, float) for event in trace.events if event.step is not None]

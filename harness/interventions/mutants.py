@@ -222,7 +222,7 @@ def _make_segment(
     )
     lowest, highest = _find_line_range(source, region)
     while lowest <= first and last <= highest:
-        start, end = source.lines(first, last)
+        start, end = source.find_lines(first, last)
         find = source.text[start:end]
         replace = source.text[start : edit.start] + edit.text + source.text[edit.end : end]
         if first == last:
@@ -236,7 +236,7 @@ def _make_segment(
 
 def _is_valid_python(source: ParsedSource, edit: SourceEdit, first: int, last: int) -> bool:
     # Parse only the lines that a segment may be taken from: parsing whole files is slow.
-    start, end = source.lines(first, last)
+    start, end = source.find_lines(first, last)
     text = source.text[start : edit.start] + edit.text + source.text[edit.end : end]
     try:
         ast.parse(textwrap.dedent(text))

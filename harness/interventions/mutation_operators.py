@@ -39,7 +39,7 @@ class ParsedSource:
             if isinstance(node, ast.Attribute | ast.Name)
         )
 
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    def find_span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """Return the index of a node's first character and the index after its last."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return (
@@ -47,9 +47,9 @@ class ParsedSource:
             self._get_offset(node.end_lineno, node.end_col_offset),
         )
 
-    def of(self, node: ast.expr | ast.stmt) -> str:
+    def get_text(self, node: ast.expr | ast.stmt) -> str:
         """Return a node's text."""
-        start, end = self.span(node)
+        start, end = self.find_span(node)
         return self.text[start:end]
 
     def get_line_number(self, at: int) -> int:
@@ -65,7 +65,7 @@ class ParsedSource:
             if node.lineno < line
         }
 
-    def lines(self, first: int, last: int) -> tuple[int, int]:
+    def find_lines(self, first: int, last: int) -> tuple[int, int]:
         """Return the indices of the start of line `first` and the end of line `last`, from 1."""
         return self._starts[first - 1], self._starts[last]
 
@@ -161,21 +161,23 @@ _OPPOSITES |= {other: one for one, other in _OPPOSITES.items()}
 
 def _swap_min_max(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     if isinstance(node, ast.Call) and (name := _get_name(node.func)) in _OPPOSITES:
-        _, end = source.span(node.func)
+        _, end = source.find_span(node.func)
         yield end - len(name), end, _OPPOSITES[name]
 
 
 def _flip_sign(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.UnaryOp(op=ast.USub(), operand=operand) if not _is_number(operand, int):
-            start, end = source.span(node)
-            yield start, end, f"({source.of(operand)})"
+            start, end = source.find_span(node)
+            yield start, end, f"({source.get_text(operand)})"
         case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
             if not any(_is_sequence(side) for side in (left, right)):
-                yield from _swap_sign(source, source.span(left)[1], source.span(right)[0])
+                yield from _swap_sign(source, source.find_span(left)[1], source.find_span(right)[0])
         case ast.AugAssign(op=ast.Add() | ast.Sub(), target=target, value=value):
             if not _is_sequence(value):
-                yield from _swap_sign(source, source.span(target)[1], source.span(value)[0])
+                yield from _swap_sign(
+                    source, source.find_span(target)[1], source.find_span(value)[0]
+                )
 
 
 def _swap_sign(source: ParsedSource, start: int, end: int) -> EditIterator:
@@ -189,17 +191,17 @@ def _swap_sign(source: ParsedSource, start: int, end: int) -> EditIterator:
 def _drop_detach(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.Call(func=ast.Attribute(attr="detach", value=value), args=[]):
-            start, end = source.span(node)
-            yield start, end, source.of(value)
+            start, end = source.find_span(node)
+            yield start, end, source.get_text(value)
         case ast.Call(func=ast.Attribute(attr="no_grad")):
-            _, end = source.span(node.func)
+            _, end = source.find_span(node.func)
             yield end - len("no_grad"), end, "enable_grad"
 
 
 def _drop_zero_grad(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="zero_grad"))):
-            yield *source.span(node), "pass"
+            yield *source.find_span(node), "pass"
 
 
 _ARRAY_MODULES = ("th", "torch", "np", "F", "nn")
@@ -208,15 +210,15 @@ _ARRAY_MODULES = ("th", "torch", "np", "F", "nn")
 def _drop_clamp(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="clip_grad_norm_"))):
-            yield *source.span(node), "pass"
+            yield *source.find_span(node), "pass"
         case ast.Call(func=ast.Attribute(attr=name, value=value), args=args) if (
             name in _CLAMP_NAMES
         ):
-            start, end = source.span(node)
+            start, end = source.find_span(node)
             if not (isinstance(value, ast.Name) and value.id in _ARRAY_MODULES):
-                yield start, end, source.of(value)
+                yield start, end, source.get_text(value)
             elif args:
-                yield start, end, f"({source.of(args[0])})"
+                yield start, end, f"({source.get_text(args[0])})"
 
 
 _CLAMP_NAMES = ("clamp", "clamp_", "clip", "clamp_min", "clamp_max")
@@ -226,12 +228,12 @@ _MASK_WORDS = ("done", "terminat", "terminal", "mask", "truncat", "timeout")
 def _drop_mask(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
-            start, end = source.span(node)
+            start, end = source.find_span(node)
             for side, other in ((left, right), (right, left)):
                 if _is_mask(side):
-                    yield start, end, f"({source.of(other)})"
+                    yield start, end, f"({source.get_text(other)})"
         case ast.AugAssign(op=ast.Mult(), value=value) if _is_mask(value):
-            yield *source.span(node), "pass"
+            yield *source.find_span(node), "pass"
 
 
 def _is_mask(node: ast.expr) -> bool:
@@ -248,30 +250,30 @@ _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 def _off_by_one(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _NEIGHBOURS:
-            start, end = source.span(left)[1], source.span(right)[0]
+            start, end = source.find_span(left)[1], source.find_span(right)[0]
             between = source.text[start:end]
             yield start, end, between.replace(_SIGNS[type(op)], _NEIGHBOURS[type(op)])
         case ast.BinOp(op=ast.Mod(), left=left) if not _is_sequence(left):
-            yield *source.span(left), f"({source.of(left)} + 1)"
+            yield *source.find_span(left), f"({source.get_text(left)} + 1)"
         case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
             for side in (left, right):
                 if _is_number(side, int):
-                    yield *source.span(side), str(ast.literal_eval(side) + 1)
+                    yield *source.find_span(side), str(ast.literal_eval(side) + 1)
         case ast.AugAssign(op=ast.Add() | ast.Sub(), value=value) if _is_number(value, int):
-            yield *source.span(value), str(ast.literal_eval(value) + 1)
+            yield *source.find_span(value), str(ast.literal_eval(value) + 1)
         case ast.Call(func=ast.Name(id="range"), args=[*_, last]):
-            yield *source.span(last), f"{source.of(last)} + 1"
+            yield *source.find_span(last), f"{source.get_text(last)} + 1"
         case ast.Subscript(slice=index, ctx=ast.Load()) if _is_number(index, int):
-            yield *source.span(index), str(ast.literal_eval(index) + 1)
+            yield *source.find_span(index), str(ast.literal_eval(index) + 1)
 
 
 def _scale_constant(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     if isinstance(node, ast.BinOp | ast.AugAssign | ast.Call | ast.UnaryOp):
         for part in _list_operands(node):
             if _is_number(part, float) and ast.literal_eval(part):
-                yield *source.span(part), repr(2 * ast.literal_eval(part))
+                yield *source.find_span(part), repr(2 * ast.literal_eval(part))
             elif _is_setting(part):
-                yield *source.span(part), f"(0.5 * {source.of(part)})"
+                yield *source.find_span(part), f"(0.5 * {source.get_text(part)})"
 
 
 def _list_operands(node: ast.AST) -> list[ast.expr]:
@@ -303,7 +305,7 @@ def _is_setting(node: ast.expr) -> bool:
 
 def _negate_condition(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> EditIterator:
     if isinstance(node, ast.If | ast.IfExp | ast.While):
-        yield *source.span(node.test), f"not ({source.of(node.test)})"
+        yield *source.find_span(node.test), f"not ({source.get_text(node.test)})"
 
 
 _TARGET_NAME_PARTS = ("target_", "_target", "_old")
@@ -324,7 +326,7 @@ def _swap_networks(node: ast.AST, source: ParsedSource, bound: Collection[str]) 
         candidates += ["target_network"] if name == "q_network" else []
     other = next((c for c in candidates if c in source.names and c != name), None)
     if other and not _is_value(other):
-        _, end = source.span(node)
+        _, end = source.find_span(node)
         yield end - len(name), end, other
 
 
@@ -337,9 +339,9 @@ def _drop_statement(node: ast.AST, source: ParsedSource, bound: Collection[str])
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="zero_grad" | "clip_grad_norm_"))):
             return
         case ast.Expr(value=ast.Call()) | ast.AugAssign():
-            yield *source.span(node), "pass"
+            yield *source.find_span(node), "pass"
         case ast.Assign(targets=targets) if all(_has_earlier_value(t, bound) for t in targets):
-            yield *source.span(node), "pass"
+            yield *source.find_span(node), "pass"
 
 
 def _has_earlier_value(target: ast.expr, bound: Collection[str]) -> bool:

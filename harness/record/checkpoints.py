@@ -118,7 +118,7 @@ class CheckpointStore:
         # Oldest first; known to be complete.
         self._complete: dict[int, dict[Digest, _ChunkLocation]] = {}
 
-    def numbers(self) -> list[int]:
+    def list_numbers(self) -> list[int]:
         """Return the numbers of the newest checkpoints, intact or not, newest first."""
         return _list_newest(self._folder)
 
@@ -186,7 +186,7 @@ class CheckpointStore:
         self._complete = {number: content.pieces}
         return LoadedCheckpoint(number, content.about, state, is_own)
 
-    def about(self, number: int) -> Mapping[str, Any]:
+    def read_metadata(self, number: int) -> Mapping[str, Any]:
         """Return the description of a checkpoint without reading its chunks.
 
         Raises:

@@ -128,7 +128,7 @@ class RunLock:
             OSError: The folder cannot be written.
         """
         while (holder := read_lock_owner(folder)) is not None:
-            superseded = holder.is_superseded_by(LockOwner.here(""))
+            superseded = holder.is_superseded_by(LockOwner.of_this_process(""))
             if not superseded and _is_owner_alive(folder, holder, silent):
                 raise LockHeldError(f"{holder.describe()} is running it")
             _remove_lock(folder, holder.token)
@@ -338,7 +338,9 @@ def _create_lock(folder: Path, token: str) -> bool:
     try:
         aside.mkdir()  # without parents: a run folder that was deleted stays so
         (aside / token).mkdir()
-        (aside / token / _OWNER_FILE).write_bytes(msgspec.json.encode(LockOwner.here(token)))
+        (aside / token / _OWNER_FILE).write_bytes(
+            msgspec.json.encode(LockOwner.of_this_process(token))
+        )
         _remove_if_empty(folder / LOCK_FOLDER)
         aside.rename(folder / LOCK_FOLDER)
     except OSError as error:

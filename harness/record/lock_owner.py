@@ -83,7 +83,7 @@ class LockOwner(msgspec.Struct, frozen=True):
     time: float = 0.0
 
     @classmethod
-    def here(cls, token: str) -> "LockOwner":
+    def of_this_process(cls, token: str) -> "LockOwner":
         """Return this process."""
         job = BatchJob.from_environment()
         return cls(

@@ -207,7 +207,7 @@ class ImpStrategy(ProportionalStrategy):
             return super().estimate_probabilities(indices, errors)
         return self.compute_powers(errors) / self.sum
 
-    def features(self, places: slice) -> list[float]:
+    def compute_features(self, places: slice) -> list[float]:
         """Return x1 and x2 of a part of the memory: sums of stored priorities and time-stamps."""
         return [
             float(self.compute_powers(self.errors[places]).sum()),
@@ -219,7 +219,7 @@ class ImpStrategy(ProportionalStrategy):
         if not self.pairs:
             return
         rows = np.array(self.pairs)
-        now = np.array([self.features(slice(0, self.size))])
+        now = np.array([self.compute_features(slice(0, self.size))])
         sums = [
             float(predict_linear(fit_least_squares(rows[:, :2], rows[:, i]), now)[0])
             for i in (2, 3)
@@ -244,5 +244,9 @@ class ImpStrategy(ProportionalStrategy):
         ends = np.linspace(0, self.size, min(pieces, self.size) + 1).astype(int).tolist()
         for start, end in itertools.pairwise(ends):
             piece = real[start:end]
-            row = [*self.features(slice(start, end)), float(piece.sum()), float(piece.min())]
+            row = [
+                *self.compute_features(slice(start, end)),
+                float(piece.sum()),
+                float(piece.min()),
+            ]
             self.pairs.append(row)

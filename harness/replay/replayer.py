@@ -53,13 +53,13 @@ class ReplayTimers:
         names = [field.name for field in dataclasses.fields(self)]
         return {name: float(getattr(self, name)) for name in names if name != "_since"}
 
-    def clock(self) -> float:
+    def read_clock(self) -> float:
         """Return the CPU seconds of this process."""
         return time.process_time()
 
     def add_seconds(self, what: str, started: float) -> None:
         """Add the seconds since `started` to one of the totals; they do not count as learning."""
-        seconds = self.clock() - started
+        seconds = self.read_clock() - started
         setattr(self, what, getattr(self, what) + seconds)
         if self._since is not None:
             self._since += seconds
@@ -67,16 +67,16 @@ class ReplayTimers:
     def start_learning(self) -> None:
         """Count a minibatch, and start the time of learning from it."""
         self.minibatches += 1
-        self._since = self.clock()
+        self._since = self.read_clock()
 
-    def stepped(self) -> None:
+    def add_learning(self) -> None:
         """Count the time up to an optimizer's step as learning."""
         if self._since is not None:
-            now = self.clock()
+            now = self.read_clock()
             self.learning += now - self._since
             self._since = now
 
-    def over(self) -> None:
+    def end_learning(self) -> None:
         """End the time that counts as learning from the current minibatch."""
         self._since = None
 
@@ -252,15 +252,15 @@ class ReplaySampler:
     def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:
         """Return a minibatch's indices; call `compute_loss_weights` before the next one."""
         fresh, added = self._make_error_function(critic_errors), self.strategy.added
-        self.account.over()
+        self.account.end_learning()
         if self._record and self._schedule.is_due(added):
-            started = self.account.clock()
+            started = self.account.read_clock()
             self._is_weight_due = True
             if (found := self._schedule.compare(self.strategy, fresh)) is not None:
                 self._record({"replay/mape": found.mean, "replay/median_ape": found.median})
             self.account.add_seconds("measuring", started)
         if self.strategy.is_due():
-            started = self.account.clock()
+            started = self.account.read_clock()
             self.strategy.sweep(fresh)
             self.account.add_seconds("sweeping", started)
         self.drawn, self._weights = self.strategy.sample(self._generator, n)
@@ -272,7 +272,7 @@ class ReplaySampler:
         Args:
             critic_errors: Errors of every critic, [critics, n].
         """
-        started = self.account.clock()
+        started = self.account.read_clock()
         errors = reduce_critic_errors(critic_errors, self._critics)
         weights = self.strategy.correct_weights(self.drawn, self._weights, errors)
         self.strategy.update(self.drawn, errors)

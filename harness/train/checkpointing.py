@@ -164,9 +164,9 @@ def iterate_resume_points(
     They must have the identity `own`, and their arrays fit into `room` bytes; `say` is called with
     a sentence about each that is refused, or of another user.
     """
-    for number in checkpoints.numbers():
+    for number in checkpoints.list_numbers():
         try:
-            about = msgspec.convert(checkpoints.about(number), _Metadata)
+            about = msgspec.convert(checkpoints.read_metadata(number), _Metadata)
             if refusal := _describe_identity_difference(about.identity, own):
                 say(f"Checkpoint {number} cannot be resumed from: {refusal}.")
                 continue

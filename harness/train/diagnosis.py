@@ -127,7 +127,7 @@ def start_diagnosis(
         periods=periods,
         left_out=left_out,
         say=functools.partial(print, flush=True),
-        normalizer=monitor.normalizer,
+        normalizer=monitor.get_normalizer,
         start_step=begins,
         reported_ids={finding["id"] for finding in before.findings},
         names={row.field: row.native_name for row in prepared.native.alignment},

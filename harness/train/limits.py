@@ -239,7 +239,7 @@ class Machine:
     name: str
 
     @classmethod
-    def here(cls) -> "Machine":
+    def of_this_host(cls) -> "Machine":
         """Return this machine, or the part of it that this process may use."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         with contextlib.suppress(OSError, ValueError):  # no group, or no bound: `max`
@@ -321,7 +321,7 @@ def check_episodes(episodes: int) -> None:
         SpecError: It cannot.
     """
     if os.environ.get(VARIABLE) != "off":
-        machine = Machine.here()
+        machine = Machine.of_this_host()
         why = f"episodes are played side by side, and {machine.name} has "
         why += f"{_size(machine.memory)} of memory"
         _check("episodes", episodes, machine.memory // EPISODE_BYTES, why)

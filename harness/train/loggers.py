@@ -68,7 +68,7 @@ class TrainingLogger:
         events.subscribe(EvaluationResult, self._write_evaluation)
         events.subscribe(TrainingEnd, lambda _: self.close(ended=True))
 
-    def signals(self, step: int, name: str, value: float) -> None:
+    def log_signal(self, step: int, name: str, value: float) -> None:
         """Log a signal of the diagnosis."""
         self._write({f"diagnosis/{name}": value})
 

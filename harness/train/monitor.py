@@ -128,7 +128,7 @@ class TrainingMonitor:
         self._weights: Callable[[], Weights] | None = None
         self.parts: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
-        self.evaluator = PolicyEvaluator(spec, self.events, self.normalizer)
+        self.evaluator = PolicyEvaluator(spec, self.events, self.get_normalizer)
         self.best = (
             BestPolicy(self.events, self.get_stored_policy) if spec.save_policy == "best" else None
         )
@@ -204,7 +204,7 @@ class TrainingMonitor:
             raise StateMismatchError(f"its evaluations are not those until step {self.steps}")
         self._folder.load_state(state)
 
-    def weights(self) -> Weights:
+    def read_weights(self) -> Weights:
         """Return the current values of all parameters."""
         if self._weights is None:
             raise TrainingError("the adapter has attached no weights")
@@ -212,17 +212,17 @@ class TrainingMonitor:
 
     def get_stored_policy(self) -> StoredPolicy:
         """Return the current policy of the run."""
-        return StoredPolicy(self.weights(), copy_observation_statistics(self._envs[0]))
+        return StoredPolicy(self.read_weights(), copy_observation_statistics(self._envs[0]))
 
     def record(self, metrics: Mapping[str, float]) -> None:
         """Publish values for the trace."""
         self.events.publish(ReportedMetrics(metrics))
 
-    def account(self, parts: Mapping[str, Mapping[str, float]]) -> None:
+    def add_costs(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Store the cost of parts of the training, for `run.json`."""
         self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
 
-    def normalizer(self) -> Callable[[Any], Any]:
+    def get_normalizer(self) -> Callable[[Any], Any]:
         """Return the current normalization of observations as a function."""
         return make_frozen_normalizer(self._envs[0])
 

@@ -94,7 +94,9 @@ def _prepare_run(
     """Prepare a run; only this function knows the order of the steps."""
     _check_installation(spec, adapter)
     task = _load_task(spec)
-    limits.check_limits(spec, task, limits.Machine.here() if on_this_machine else limits.ANY)
+    limits.check_limits(
+        spec, task, limits.Machine.of_this_host() if on_this_machine else limits.ANY
+    )
     limits.check_compatibility(spec, adapter, task, on_this_machine)
     interventions = resolve_interventions(
         spec.intervention,

@@ -100,7 +100,7 @@ def _describe_sources(prepared: PreparedRun, adapter: Adapter) -> dict[str, str]
 
 
 def _record_start(folder: RunFolder, started: float, attempts: list[dict[str, Any]]) -> None:
-    me = LockOwner.here("")
+    me = LockOwner.of_this_process("")
     folder.update_run(
         status="running",
         failure=None,
@@ -155,7 +155,7 @@ class _RunAttempt:
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before, there = read_rng_state(), self._folder.checkpoints.numbers()
+        before, there = read_rng_state(), self._folder.checkpoints.list_numbers()
         room = estimate_state_bytes(self._prepared.hyperparameters, self._prepared.context.task)
         for start in iterate_resume_points(
             self._folder.checkpoints, self._own, self._add_note, room
@@ -170,7 +170,7 @@ class _RunAttempt:
                 reason: object = error
                 if not isinstance(error, ResumeError):
                     is_loaded = self.steps >= start.about["step"]
-                    if not is_loaded or self._folder.checkpoints.numbers() != there:
+                    if not is_loaded or self._folder.checkpoints.list_numbers() != there:
                         raise  # it has nothing to do with the checkpoint, or has saved another one
                     reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()
@@ -198,7 +198,7 @@ class _RunAttempt:
             resumes=start is not None,
         )
         if self.logging and self.diagnosis:
-            self.diagnosis.engine.signals.on_value = self.logging.signals
+            self.diagnosis.engine.signals.on_value = self.logging.log_signal
         changed = make_replacement(prepared.interventions)
         with (
             silence_future_warnings(),

@@ -70,7 +70,7 @@ def test_command_line_overrides_the_profile_and_the_profile_defaults(tmp_path):
     profile.write_text("partition: long\nmem_gb: 8\ntime: {sac: '4-00:00:00'}\nsbatch: {nice: 5}\n")
     loaded = load_settings(str(profile), {"mem_gb": 2.5, "partition": None, "sbatch": {"x": 1}})
     assert (loaded.partition, loaded.mem_gb) == ("long", 2.5)
-    assert (loaded.minutes("sac"), loaded.minutes("td3")) == (96 * 60, 48 * 60)
+    assert (loaded.get_minutes("sac"), loaded.get_minutes("td3")) == (96 * 60, 48 * 60)
     assert loaded.sbatch == {"nice": 5, "x": 1}
     assert load_settings("example", {}).account == "my-group"
 

@@ -50,8 +50,8 @@ def test_script_options_with_line_breaks_are_refused(settings, words):
 )
 def test_limits_are_whole_minutes_rounded_up(text, minutes):
     loaded = load_settings("default", {"time": {"ppo": text, "default": "00:05:00"}})
-    assert (loaded.limit("ppo"), loaded.minutes("ppo")) == (text, minutes)
-    assert (loaded.limit("new"), loaded.minutes("new")) == ("00:05:00", 5)
+    assert (loaded.get_time_limit("ppo"), loaded.get_minutes("ppo")) == (text, minutes)
+    assert (loaded.get_time_limit("new"), loaded.get_minutes("new")) == ("00:05:00", 5)
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def _describe_ranking(item: RankingVerdict) -> tuple[Block, ...]:
 
 
 def _format_gap(ranked: AlgorithmRanking, i: int, j: int) -> Words:
-    gap, low, high = ranked.gap(i, j)
+    gap, low, high = ranked.compute_gap(i, j)
     text = format_number(gap)
     if not math.isnan(low):
         text += f" [{format_number(low)}, {format_number(high)}]"

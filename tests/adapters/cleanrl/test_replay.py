@@ -31,7 +31,7 @@ class Listener:
     def record(self, metrics):
         self.metrics.append(metrics)
 
-    def account(self, parts):
+    def add_costs(self, parts):
         self.parts |= parts
 
 
@@ -56,7 +56,7 @@ def test_sweeps_and_updates_compute_the_same_errors(algorithm, monkeypatch):
 
     def spy(buffer, loss, currents, target):
         with torch.no_grad():
-            errors = buffer._errors(buffer.at(buffer.replayer.drawn))
+            errors = buffer._errors(buffer.read_batch(buffer.replayer.drawn))
         gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
         torch.testing.assert_close(errors, gaps, rtol=1e-5, atol=1e-5)
         made = weighted(buffer, loss, currents, target)
@@ -101,7 +101,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     buffer = learn("td3", "per")[0]["rb"]
     places = np.array([0, 5, 90])
     theirs = super(PrioritizedReplayMixin, buffer)._get_samples(places)
-    for ours, other in iterate_some(zip(buffer.at(places), theirs, strict=True)):
+    for ours, other in iterate_some(zip(buffer.read_batch(places), theirs, strict=True)):
         assert ours is other is None or torch.equal(ours, other)
 
 

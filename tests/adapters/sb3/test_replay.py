@@ -102,7 +102,7 @@ def test_sweeps_and_updates_compute_the_same_errors(algorithm, monkeypatch):
     def spy(loss, currents, target):
         currents = list(currents)
         with torch.no_grad():
-            computed = errors(buffer.at(buffer.replayer.drawn))
+            computed = errors(buffer.read_batch(buffer.replayer.drawn))
         gaps = torch.stack([(one - target).flatten() for one in currents]).detach()
         torch.testing.assert_close(computed, gaps, rtol=close, atol=close)
         made = weighted(loss, currents, target)
@@ -136,7 +136,7 @@ def test_parallel_environments_have_separate_transitions():
     model, changed = model_of("dqn", "per", n_envs=2)
     learn(model, changed)
     buffer = model.replay_buffer
-    batch = buffer.at(np.array([0, 1, 2, 7]))
+    batch = buffer.read_batch(np.array([0, 1, 2, 7]))
     expected = buffer.observations[[0, 0, 1, 3], [0, 1, 0, 1]]
     np.testing.assert_array_equal(batch.observations.numpy(), expected)
     assert buffer.replayer.strategy.size == buffer.size() * 2
@@ -147,7 +147,7 @@ def test_transitions_are_those_that_uniform_replay_would_give():
     learn(model, changed)
     buffer, places = model.replay_buffer, np.array([0, 5, 90])
     theirs = super(PrioritizedReplayBuffer, buffer)._get_samples(places)
-    for ours, other in iterate_some(zip(buffer.at(places), theirs, strict=True)):
+    for ours, other in iterate_some(zip(buffer.read_batch(places), theirs, strict=True)):
         assert ours is other is None or torch.equal(ours, other)
 
 

@@ -36,7 +36,7 @@ class Listener:
     def record(self, metrics):
         self.metrics.append(metrics)
 
-    def account(self, parts):
+    def add_costs(self, parts):
         self.parts |= parts
 
     def make_env(self):

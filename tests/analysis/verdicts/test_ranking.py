@@ -181,7 +181,7 @@ def test_a_gap_is_a_difference_with_welchs_interval():
     ranking = AlgorithmRanking("a", groups, np.ones(3), np.ones((3, 3)))
     for i, j in itertools.permutations(range(3), 2):
         theirs = stats.ttest_ind(scores[i], scores[j], equal_var=False).confidence_interval(0.95)
-        found = ranking.gap(i, j)
+        found = ranking.compute_gap(i, j)
         assert found == pytest.approx((scores[i].mean() - scores[j].mean(), *theirs))
 
 

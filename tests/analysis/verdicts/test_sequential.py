@@ -289,10 +289,10 @@ def test_invalid_schedule_error_names_valid_values(batch, most):
 
 def test_checks_are_after_each_whole_batch_up_to_the_end():
     schedule = SequentialSchedule(2, 6)
-    assert [schedule.sizes(n) for n in (1, 2, 5, 6, 9)] == [
+    assert [schedule.list_sizes(n) for n in (1, 2, 5, 6, 9)] == [
         *((), (2,), (2, 4), (2, 4, 6), (2, 4, 6))
     ]
-    assert SequentialSchedule(2, 2).sizes(2) == (2,)
+    assert SequentialSchedule(2, 2).list_sizes(2) == (2,)
 
 
 @pytest.mark.parametrize("n", [4, 7])

@@ -131,7 +131,7 @@ def test_last_two_checkpoints_and_only_their_chunks_are_stored(run_lock, tmp_pat
     for seed in range(12):
         store.save({}, {"weights": buffer(ROWS, seed), "constant": buffer(10)})
         sizes.append(sum(file.stat().st_size for file in (tmp_path / "checkpoint").iterdir()))
-    assert store.numbers() == [12, 11]
+    assert store.list_numbers() == [12, 11]
     assert max(sizes) < 4 * ROWS * 8
     store.load(11), store.load(12)
     store.remove()
@@ -160,8 +160,8 @@ def test_damaged_checkpoint_is_refused_and_the_previous_one_is_intact(
             later.load(2)
     assert np.array_equal(later.load(1).state["weights"], buffer(ROWS, 1))
     later.save({}, {"weights": buffer(ROWS, 2)})  # relies on nothing of the damaged one
-    assert later.numbers()[1] == 1
-    found = CheckpointStore(run_lock).load(later.numbers()[0]).state["weights"]
+    assert later.list_numbers()[1] == 1
+    found = CheckpointStore(run_lock).load(later.list_numbers()[0]).state["weights"]
     assert np.array_equal(found, buffer(ROWS, 2))
 
 
@@ -224,7 +224,7 @@ def test_checkpoints_are_written_after_some_were_deleted_manually(run_lock, tmp_
     else:
         shutil.rmtree(tmp_path / "checkpoint")
     store.save({}, {"weights": buffer(ROWS, 1)})
-    newest = CheckpointStore(run_lock).numbers()[0]
+    newest = CheckpointStore(run_lock).list_numbers()[0]
     found = CheckpointStore(run_lock).load(newest)
     assert np.array_equal(found.state["weights"], buffer(ROWS, 1))
 
@@ -233,9 +233,9 @@ def test_link_in_place_of_the_folder_is_not_followed(run_lock, tmp_path, tmp_pat
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (tmp_path / "checkpoint").symlink_to(elsewhere)
     store = CheckpointStore(run_lock)
-    assert store.numbers() == []
+    assert store.list_numbers() == []
     store.save({}, {})
-    assert list(elsewhere.iterdir()) == [] and store.numbers() == [1]
+    assert list(elsewhere.iterdir()) == [] and store.list_numbers() == [1]
 
 
 def rehash(path, change):
@@ -349,7 +349,7 @@ def test_checkpoint_cost_is_the_size_written_for_it(run_lock, tmp_path):
         assert saved == SavedCheckpoint(number, written + size, total)
         assert (folder / f"{number}.pieces").exists() == (number == 1)
     assert (folder / "1.pieces").stat().st_size == CHUNK_BYTES + 1
-    assert store.about(2) == {"step": 5} and store.numbers() == [2, 1]
+    assert store.read_metadata(2) == {"step": 5} and store.list_numbers() == [2, 1]
     found = CheckpointStore(run_lock).load(2).state
     assert found["b"][0].shape == (CHUNK_BYTES + 1,)
 
@@ -359,10 +359,10 @@ def test_numbers_of_checkpoints_follow_all_that_are_there(run_lock, tmp_path):
     store.save({}, {})
     for name in ("x.state", "1234567890.state", "5.pieces", "-3.state", "3.state.old"):
         (folder / name).touch()
-    assert store.numbers() == [1]
+    assert store.list_numbers() == [1]
     assert store.save({}, {}).number == 6
     (folder / "123456789.state").touch()
-    assert store.numbers() == [123456789, 6, 1]
+    assert store.list_numbers() == [123456789, 6, 1]
     assert store.save({}, {}).number == 123456790
 
 
@@ -377,7 +377,7 @@ def test_only_the_newest_of_many_checkpoints_are_read(run_lock, tmp_path, monkey
         checkpoints, "_limit_state_bytes", lambda path: sizes.append(path) or limit(path)
     )
     assert find_last_checkpoint(tmp_path) is None and len(sizes) == 8
-    assert CheckpointStore(run_lock).numbers() == list(range(2999, 2991, -1))
+    assert CheckpointStore(run_lock).list_numbers() == list(range(2999, 2991, -1))
 
 
 @pytest.mark.parametrize(("waste", "is_written_again"), [(2, False), (1, True)])

@@ -17,7 +17,7 @@ def make_owner(**changes):
 
 
 def test_current_process_owns_its_lock():
-    owner = LockOwner.here("token")
+    owner = LockOwner.of_this_process("token")
     assert owner.token == "token" and owner.pid == os.getpid() and owner.time > 0
     assert owner.is_local and owner.is_running()
     assert owner.describe() == f"process {os.getpid()} on {owner.host}"
@@ -130,7 +130,7 @@ def test_a_job_reaches_the_processes_that_it_starts(monkeypatch):
     job = BatchJob("7_1", 2, 1000.5, 30.0)
     job.export_to_environment()
     assert BatchJob.from_environment() == job
-    owner = LockOwner.here("t")
+    owner = LockOwner.of_this_process("t")
     assert (owner.job, owner.restart) == ("7_1", 2)
     for name in names[1:]:
         monkeypatch.delenv(name)

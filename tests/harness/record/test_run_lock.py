@@ -257,7 +257,7 @@ def test_owners_on_other_machines_are_watched_for_three_periods_and_a_minute(tmp
     folders = [tmp_path / name for name in [*beats, "free"]]
     for folder in folders:
         folder.mkdir()
-        machine = "elsewhere" if folder.name != "near" else LockOwner.here("").machine
+        machine = "elsewhere" if folder.name != "near" else LockOwner.of_this_process("").machine
         if folder.name != "free":
             recorded.lock_run(folder, machine=machine)
     (tmp_path / "quiet" / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 4.0}')
@@ -299,7 +299,7 @@ def test_superseded_owner_has_one_and_a_half_periods_to_exit(tmp_path, monkeypat
     (tmp_path / "progress.json").write_text('{"step": 1, "time": 1.0, "period": 4.0}')
     lock._wait_for_end(LockOwner(machine="elsewhere"), tmp_path)
     assert clock[0] == pytest.approx(108, abs=0.25)
-    here = LockOwner.here("")
+    here = LockOwner.of_this_process("")
     lock._wait_for_end(here, tmp_path)
     assert clock[0] == pytest.approx(116, abs=0.25)
     before = clock[0]

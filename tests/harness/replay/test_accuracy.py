@@ -85,7 +85,7 @@ class Ticking(ReplayTimers):
 
     now = 0.0
 
-    def clock(self):
+    def read_clock(self):
         return Ticking.now
 
 
@@ -94,16 +94,16 @@ def test_learning_is_from_the_minibatch_to_the_last_step_without_priorities():
     Ticking.now = 10.0
     account.start_learning()
     Ticking.now = 12.0
-    started = account.clock()
+    started = account.read_clock()
     Ticking.now = 15.0
     account.add_seconds("priorities", started)
     Ticking.now = 16.0
-    account.stepped()  # the critic's
+    account.add_learning()  # the critic's
     Ticking.now = 18.0
-    account.stepped()  # the policy's
-    account.over()
+    account.add_learning()  # the policy's
+    account.end_learning()
     Ticking.now = 50.0
-    account.stepped()  # of no minibatch
+    account.add_learning()  # of no minibatch
     content = account.to_dict()
     assert (
         content["learning"] == 5.0 and content["priorities"] == 3.0 and content["minibatches"] == 1

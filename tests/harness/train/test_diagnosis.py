@@ -185,7 +185,7 @@ def start(monkeypatch, tmp_path, begins, **settings):
         remove_diagnosis=lambda: removed.append(1),
         checkpoint_extras=types.SimpleNamespace(add=parts.__setitem__),
     )
-    monitor = types.SimpleNamespace(normalizer="normalizer", events="events")
+    monitor = types.SimpleNamespace(get_normalizer="normalizer", events="events")
     made = diagnosis.start_diagnosis(prepared, monitor, folder, begins)
     return made, engine, options, removed, parts
 

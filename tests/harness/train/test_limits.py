@@ -97,7 +97,7 @@ def test_a_node_that_is_not_known_yet_may_be_large():
 
 
 def test_bounds_are_checked_before_anything_is_created(monkeypatch):
-    monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: SMALL))
+    monkeypatch.setattr(limits.Machine, "of_this_host", classmethod(lambda cls: SMALL))
     with pytest.raises(SpecError, match="n_envs=1000000 is too large"):
         prepare_run(support.spec(n_envs=10**6, steps=10**7), load_adapter("sb3"))
     with pytest.raises(SpecError, match="episodes=1000000 is too large"):
@@ -105,10 +105,10 @@ def test_bounds_are_checked_before_anything_is_created(monkeypatch):
 
 
 def test_limits_of_this_machine_are_positive(monkeypatch):
-    here = Machine.here()
+    here = Machine.of_this_host()
     assert here.cores >= 1 and here.memory > 2**28
     monkeypatch.setattr(limits.os, "cpu_count", lambda: None)
-    assert dataclasses.replace(here, cores=1) == Machine.here()
+    assert dataclasses.replace(here, cores=1) == Machine.of_this_host()
 
 
 @dataclasses.dataclass
@@ -216,13 +216,13 @@ def test_a_process_has_the_machines_memory_or_its_groups(monkeypatch, tmp_path, 
     monkeypatch.setattr(limits.os, "sysconf", sizes.__getitem__)
     monkeypatch.setattr(limits.os, "cpu_count", lambda: 6)
     monkeypatch.setattr(limits, "_CGROUP", tmp_path / "memory.max")
-    assert Machine.here() == Machine(6, 4096 * 500, "this machine")
+    assert Machine.of_this_host() == Machine(6, 4096 * 500, "this machine")
     (tmp_path / "memory.max").write_text(bound)
-    assert Machine.here() == Machine(6, memory, "this machine")
+    assert Machine.of_this_host() == Machine(6, memory, "this machine")
 
 
 def test_episodes_side_by_side_are_bounded_unless_switched_off(monkeypatch):
-    monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: TINY))
+    monkeypatch.setattr(limits.Machine, "of_this_host", classmethod(lambda cls: TINY))
     assert check_episodes(32) is None
     with pytest.raises(SpecError) as error:
         check_episodes(33)

@@ -144,7 +144,7 @@ def test_episodes_metrics_evaluations_and_signals_are_written_at_their_step():
     names = EvaluationResult.__dataclass_fields__
     values = {"returns": np.array([1.0, 2.0]), "lengths": np.array([4, 8])}
     events.publish(EvaluationResult(**{name: values.get(name, 0) for name in names}))
-    logger.signals(40, "entropy", 0.25)
+    logger.log_signal(40, "entropy", 0.25)
     assert sink.written == [
         (40, {"episode/return": 3.5, "episode/length": 20.0}),
         (40, {"loss": 0.5}),
@@ -161,7 +161,7 @@ def test_a_logger_is_closed_once_and_silent_after_that():
     logger, events, _ = make_logger(sink)
     events.publish(TrainingEnd())
     logger.close()
-    logger.signals(1, "entropy", 0.25)
+    logger.log_signal(1, "entropy", 0.25)
     logger.load_state(3)
     assert (sink.closed, sink.written, sink.loaded) == ([True], [], [])
     assert logger.state() is None
@@ -173,9 +173,9 @@ def test_a_logger_is_closed_once_and_silent_after_that():
 def test_failed_logger_is_reported_once_and_disabled():
     sink = Sink(ValueError("no space"))
     logger, _, said = make_logger(sink)
-    logger.signals(1, "entropy", 0.25)
+    logger.log_signal(1, "entropy", 0.25)
     sink.error = None
-    logger.signals(2, "entropy", 0.5)
+    logger.log_signal(2, "entropy", 0.5)
     assert sink.written == []
     assert said == ["The logger failed and stops writing: ValueError: no space"]
 
@@ -184,7 +184,7 @@ def test_failed_logger_is_reported_once_and_disabled():
 def test_lost_lock_in_a_logger_ends_the_training(monkeypatch, tmp_path, error):
     lost = error("lost")
     with pytest.raises(error):
-        make_logger(Sink(lost))[0].signals(1, "entropy", 0.25)
+        make_logger(Sink(lost))[0].log_signal(1, "entropy", 0.25)
 
     def refuse(folder, resumes):
         raise lost

@@ -130,7 +130,7 @@ def test_a_training_has_as_many_environments_as_configured_and_all_its_steps():
     shared = [copy_observation_statistics(env) for env in (first, second)]
     assert shared[0].keys() == shared[1].keys() and len(shared[0]) > 1
     assert all(np.array_equal(shared[0][name], shared[1][name]) for name in shared[0])
-    assert callable(monitor.normalizer())
+    assert callable(monitor.get_normalizer())
     words = "^upstream took 4 environment steps where 6000 were due$"
     with pytest.raises(TrainingError, match=words):
         monitor.finish(6000)
@@ -150,14 +150,14 @@ def test_a_training_has_as_many_environments_as_configured_and_all_its_steps():
 def test_a_policy_has_its_weights_and_the_statistics_of_observations():
     monitor = make_monitor(wrappers="normalized")
     with pytest.raises(TrainingError, match=r"^the adapter has attached no weights$"):
-        monitor.weights()
+        monitor.read_weights()
     monitor.make_env()
     monitor.attach("policy", lambda: {"w": np.ones(2)})
-    assert monitor.weights()["w"].tolist() == [1.0, 1.0]
+    assert monitor.read_weights()["w"].tolist() == [1.0, 1.0]
     stored = monitor.get_stored_policy()
     assert stored.weights["w"].tolist() == [1.0, 1.0] and stored != StoredPolicy(stored.weights)
-    monitor.account({"sampler": {"wait": 1.0}})
-    monitor.account({"learner": {"wait": 2.0}, "sampler": {"wait": 3.0}})
+    monitor.add_costs({"sampler": {"wait": 1.0}})
+    monitor.add_costs({"learner": {"wait": 2.0}, "sampler": {"wait": 3.0}})
     assert monitor.parts == {"sampler": {"wait": 3.0}, "learner": {"wait": 2.0}}
 
 

@@ -67,7 +67,7 @@ def test_unknown_task_is_a_command_line_error(monkeypatch):
 def test_bounds_are_those_of_the_machine_that_trains(monkeypatch, on_this_machine, cores):
     found = []
     machine = limits.Machine(2, 2**40, "this machine")
-    monkeypatch.setattr(limits.Machine, "here", classmethod(lambda cls: machine))
+    monkeypatch.setattr(limits.Machine, "of_this_host", classmethod(lambda cls: machine))
     monkeypatch.setattr(limits, "check_limits", lambda *given: found.append(given[-1].cores))
     monkeypatch.setattr(limits, "check_compatibility", lambda *given: found.append(given[-1]))
     prepare_run(support.spec(), SB3, on_this_machine)

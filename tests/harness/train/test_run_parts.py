@@ -92,7 +92,7 @@ def test_times_and_steps_of_all_attempts_are_recorded(resumed):
 
 def test_starting_run_clears_its_previous_outcome(monkeypatch):
     owner = LockOwner("", pid=7, host="here", job="")
-    monkeypatch.setattr(run.LockOwner, "here", lambda token: owner)
+    monkeypatch.setattr(run.LockOwner, "of_this_process", lambda token: owner)
     folder = Folder()
     run._record_start(folder, 5.0, [{"status": "failed"}])
     del folder.content["steps"]
@@ -141,7 +141,7 @@ def test_run_resumes_from_the_newest_valid_checkpoint_or_restarts(
         rooms.append(room)
         yield from starts
 
-    attempt._folder.checkpoints = types.SimpleNamespace(numbers=lambda: [2, 1])
+    attempt._folder.checkpoints = types.SimpleNamespace(list_numbers=lambda: [2, 1])
     attempt._folder.discard_results = lambda: discarded.append(1)
     monkeypatch.setattr(attempt, "_train", train)
     monkeypatch.setattr(run, "iterate_resume_points", resume)
@@ -181,7 +181,7 @@ def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatc
         evaluator=types.SimpleNamespace(last_score=4.5, measure_references=lambda: {"idle": {}}),
     )
     engine = types.SimpleNamespace(signals=types.SimpleNamespace())
-    logging = types.SimpleNamespace(signals="to the logger")
+    logging = types.SimpleNamespace(log_signal="to the logger")
     fakes = {
         "CheckpointManager": lambda *given: made.update(every=given[2], start=given[4]) or "keeper",
         "TrainingMonitor": lambda prepared, folder, keeper: made.update(keeper=keeper) or monitor,
@@ -376,7 +376,7 @@ def test_unloadable_checks_are_skipped(monkeypatch, tmp_path, troubles):
         remove_diagnosis=lambda: removed.append(1),
         checkpoint_extras=types.SimpleNamespace(add=parts.__setitem__),
     )
-    monitor = types.SimpleNamespace(normalizer=None, events=None)
+    monitor = types.SimpleNamespace(get_normalizer=None, events=None)
     if not troubles:
         with pytest.raises(SpecError, match="own-check"):
             diagnosis.start_diagnosis(prepared, monitor, folder, 0)
