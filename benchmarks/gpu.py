@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))  # also in processes with PYTHONSAFEPATH
-from accelerations import compare_in_lockstep, describe_equality, measure_speed
-from kills import a_spec, begun, result
-
+from benchmarks.accelerations import compare_in_lockstep, describe_equality, measure_speed
+from benchmarks.resume_after_kill import initialize_training, make_spec, read_result
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.policies.loading import load_policy
@@ -196,11 +195,11 @@ def measure_one(
 def measure_training(framework: str, algorithm: str) -> dict[str, Any]:
     """Train twice, and once with a kill; evaluate the policy on the CPU."""
     options = argparse.Namespace(steps=STEPS, wrappers="none", n_envs=1)
-    spec = a_spec(framework, algorithm, options, device=CUDA)
+    spec = make_spec(framework, algorithm, options, device=CUDA)
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch) / name for name in ("once", "again", "killed")]
         for folder, minutes in zip(folders, (0.0, 0.0, CHECKPOINT_MINUTES), strict=True):
-            begun(spec, minutes, folder)
+            initialize_training(spec, minutes, folder)
         processes = [start_worker(folder) for folder in folders]
         was_killed = kill_after_checkpoint(processes[2], folders[2])
         for process in processes:
@@ -219,16 +218,16 @@ def measure_training(framework: str, algorithm: str) -> dict[str, Any]:
             evaluate_loaded_policy(policy, EvaluationConditions()),
             get_recorded_returns(policy),
         )
-        same = result(folders[0])
+        same = read_result(folders[0])
         record = once.record
         assert record is not None
         return {
             "steps": STEPS,
             "training_seconds": record.timings.seconds,
-            "repeat_equal": same == result(folders[1]),
+            "repeat_equal": same == read_result(folders[1]),
             "was_killed": was_killed,
             "resumed_from": resumed,
-            "resume_equal": killed.complete and same == result(folders[2]),
+            "resume_equal": killed.complete and same == read_result(folders[2]),
             "resume_notes": killed.content.get("resume_notes", []),
             "resume_failure": killed.content.get("failure"),
             "cpu_returns_equal": has_same_returns(evaluated, recorded),
@@ -259,8 +258,10 @@ def describe_machine() -> dict[str, Any]:
     """Return the device, the processor and the versions."""
     import torch
 
-    names = ("torch", "jax", "numpy", "gymnasium", "mujoco", "stable-baselines3", "cleanrl")
-    names += ("torchrl", "tensordict", "tianshou", "skrl", "sbx-rl", "flax", "optax", "triton")
+    names = (
+        *("torch", "jax", "numpy", "gymnasium", "mujoco", "stable-baselines3", "cleanrl"),
+        *("torchrl", "tensordict", "tianshou", "skrl", "sbx-rl", "flax", "optax", "triton"),
+    )
     has_gpu = torch.cuda.is_available()
     found: dict[str, str] = {}
     for name in names:
@@ -391,11 +392,11 @@ def render_updates(stored: Mapping[str, Any]) -> str:
     rows = []
     for pair, found in compared.items():
         probes = found["probes"]
-        asked = "not run"
+        changes = "not run"
         if probes:
             names = ", ".join(probes["changed"]) or "none"
-            asked = f"of {probes['asked']} answers these change: {names}"
-        rows.append((*pair, describe_equality(found), f"{found['rounding']:.1g}", asked))
+            changes = f"of {probes['asked']} answers these change: {names}"
+        rows.append((*pair, describe_equality(found), f"{found['rounding']:.1g}", changes))
     return _render_table(("framework", "algorithm", "equality", "rounding", "probes"), rows)
 
 

@@ -75,10 +75,11 @@ def list_source_files() -> list[Path]:
 
 
 def list_checked_files() -> list[Path]:
-    """Return sources, tests and texts whose words are checked."""
+    """Return sources, tests, texts and benchmarks whose words are checked."""
     tests = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "tests").rglob("*.yaml"))
     texts = sorted(path for pattern in TEXT_FILES for path in ROOT.glob(pattern))
-    files = list_source_files() + tests + texts
+    benchmarks = sorted((ROOT / "benchmarks").glob("*.*"))
+    files = list_source_files() + tests + texts + benchmarks
     return [path for path in files if path.relative_to(ROOT).as_posix() not in UNCHECKED_FILES]
 
 
