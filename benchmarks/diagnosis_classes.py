@@ -333,7 +333,7 @@ def print_report(folder: Path) -> None:
             refused = any(word in content["refusal"] for word in fault.setting.split("|") if word)
             named = bool(new & fault.named_by) or refused
             found = bool(new) or bool(content["refusal"])
-            counts.update(n=1, found=found, named=named)
+            counts.update(n=1, found=int(found), named=int(named))
             verdict = "named" if named else "found" if found else "MISSED"
             if verdict != "named":
                 said = content["refusal"] or ", ".join(sorted(new)) or content["failure"]
