@@ -378,15 +378,15 @@ def describe_equality(found: Mapping[str, Any]) -> str:
     updates, same = found["updates"], found["bit_equal_updates"]
     if found["equal"] and found["difference"] == 0:
         return f"bit-equal over {updates} updates"
-    apart = f"up to {found['difference']:.1g} of the largest weight"
+    difference = f"up to {found['difference']:.1g} of the largest weight"
     if found["equal"]:
-        text = f"equal to rounding over {updates} updates ({apart}"
+        text = f"equal to rounding over {updates} updates ({difference}"
         return text + (f"; bit-equal until update {same})" if same else ")")
     if found["equal"] is None:
-        return f"not shown: {apart} after {updates} updates"
+        return f"not shown: {difference} after {updates} updates"
     place = found.get("first_divergence")
     where = f", from update {place['update']} on: {place['what']}" if place else ""
-    return f"another update ({apart}{where})"
+    return f"another update ({difference}{where})"
 
 
 def is_recommendable(case: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -100,13 +101,13 @@ def record_calls(record: CallRecord) -> Iterator[None]:
 
 
 def run_train(folder: Path, record: CallRecord) -> None:
-    """From a command line to a pending run folder: no worker is started."""
+    """Record the setup of a run, from a command line to a pending run folder, without a worker."""
     sweep = importlib.import_module("parallax.harness.sweep.sweep")
-    vars(sweep)["_execute_runs"] = _skip_runs
     from parallax.harness.cli.main import main
 
     words = ["train", *TRAINING, f"results_dir={folder}"]
     with (
+        mock.patch.object(sweep, "_execute_runs", _skip_runs),
         record_calls(record),
         contextlib.suppress(Exception, SystemExit),
         contextlib.redirect_stderr(io.StringIO()),
@@ -119,7 +120,7 @@ def _skip_runs(*_: Any, **__: Any) -> list[Any]:
 
 
 def run_worker(folder: Path, record: CallRecord) -> None:
-    """From a pending run folder to a finished one."""
+    """Record a training, from a pending run folder to a finished one."""
     run_train(folder, CallRecord())
     from parallax.harness.worker import main
 
@@ -129,7 +130,7 @@ def run_worker(folder: Path, record: CallRecord) -> None:
 
 
 def run_report(folder: Path, record: CallRecord) -> None:
-    """From run folders to the page."""
+    """Record a report, from run folders to the page."""
     from benchmarks.synthetic_returns import StudySize
     from benchmarks.synthetic_study import write_study
     from parallax.harness.cli.main import main
@@ -142,7 +143,7 @@ def run_report(folder: Path, record: CallRecord) -> None:
 
 
 def run_probe(folder: Path, record: CallRecord) -> None:
-    """From a question to its answer."""
+    """Record one probe."""
     from parallax.harness.cli.main import main
 
     # Modules call functions to make tables of probes while they are imported: not counted.

@@ -83,8 +83,8 @@ def main() -> None:
     same = has_gymnasium_returns(env_id, seeds, actions, evaluation)
     print(f"returns equal Gymnasium's bit for bit: {'yes' if same else 'NO'}")
     theirs = np.array(evaluate_policy_returns(model, env_id, seeds))
-    apart = np.abs(theirs - evaluation.returns).max()
-    print(f"largest difference from evaluate_policy's returns of the same episodes: {apart:g}")
+    difference = np.abs(theirs - evaluation.returns).max()
+    print(f"largest difference from evaluate_policy's returns of the same episodes: {difference:g}")
     for kind, raw in (("raw", True), ("plain", False)):
         print(f"{kind} stepping:", ", ".join(env for env in TASK_IDS if is_stepped_raw(env) == raw))
 

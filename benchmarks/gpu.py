@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(measure_one(*options.one.split(","))))
         return 0
     if options.lines:
-        return run_pieces(list_pieces(options.only), options)
+        return run_measurements(list_measurements(options.only), options)
     stored = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
     for path in options.merge or ():
         # A failure, such as for lack of time, does not replace a result.
-        found = {item.pop("piece"): item for item in read_lines(path)}
+        found = {item.pop("measurement"): item for item in read_lines(path)}
         machine = found.pop("conditions")
         stored.setdefault("conditions", machine)
         made = {key: machine[key] for key in ("device", "date")}
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def list_pieces(only: str = "") -> list[str]:
+def list_measurements(only: str = "") -> list[str]:
     """Return the measurements, important ones first.
 
     Each is `KIND,FRAMEWORK,ALGORITHM[,ACCELERATION]`.
@@ -105,41 +105,46 @@ def list_pieces(only: str = "") -> list[str]:
     found += [f"probe,{f},{a}" for f, a in rest]
     parts = only.split(";")
     order = {
-        piece: next((n for n, part in enumerate(parts) if part in piece), None) for piece in found
+        measurement: next((n for n, part in enumerate(parts) if part in measurement), None)
+        for measurement in found
     }
     return sorted((p for p in found if order[p] is not None), key=lambda p: order[p] or 0)
 
 
-def run_pieces(pieces: Sequence[str], options: argparse.Namespace) -> int:
+def run_measurements(measurements: Sequence[str], options: argparse.Namespace) -> int:
     """Run measurements side by side until the time is over, and append what they return."""
     deadline, lock = time.monotonic() + options.seconds, threading.Lock()
-    conditions = json.dumps({"piece": "conditions", **describe_machine(), "jobs": options.jobs})
+    conditions = json.dumps(
+        {"measurement": "conditions", **describe_machine(), "jobs": options.jobs}
+    )
 
     def append(text: str) -> None:
         with lock, options.lines.open("a", encoding="utf-8") as file:
             file.write(text + "\n")
 
-    def run(piece: str) -> None:
+    def run(measurement: str) -> None:
         left = deadline - time.monotonic()
         if left < LAST_START:
             return
         began, load = time.monotonic(), os.getloadavg()[0]
-        found = run_in_process(piece, min(left, LIMITS[piece.partition(",")[0]]))
+        found = run_in_process(measurement, min(left, LIMITS[measurement.partition(",")[0]]))
         seconds = round(time.monotonic() - began, 1)
-        append(json.dumps({"piece": piece, "seconds": seconds, "load": load, **found}))
+        append(json.dumps({"measurement": measurement, "seconds": seconds, "load": load, **found}))
         short = {k: v for k, v in found.items() if k in ("failed", "skipped", "resume_equal")}
-        print(f"{deadline - time.monotonic():5.0f} {piece} {seconds} {short}"[:300], flush=True)
+        print(
+            f"{deadline - time.monotonic():5.0f} {measurement} {seconds} {short}"[:300], flush=True
+        )
 
     append(conditions)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(run, pieces))
+        list(pool.map(run, measurements))
     return 0
 
 
-def run_in_process(piece: str, seconds: float) -> dict[str, Any]:
+def run_in_process(measurement: str, seconds: float) -> dict[str, Any]:
     """Run one measurement; return its result, or how it failed."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", __file__, "--one", piece],
+        [sys.executable, "-W", "ignore", __file__, "--one", measurement],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -308,7 +313,7 @@ def render_json(stored: Mapping[str, Any]) -> str:
 
 def render_page(stored: Mapping[str, Any]) -> str:
     """Return the reference page."""
-    machine, stored = stored["conditions"], dict(sorted(stored.items(), key=_order_piece))
+    machine, stored = stored["conditions"], dict(sorted(stored.items(), key=_order_measurement))
     versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items())
     trained = {
         name: item for name, item in stored.items() if name.startswith("train,") and "steps" in item
@@ -339,11 +344,11 @@ def render_page(stored: Mapping[str, Any]) -> str:
     )
 
 
-def _order_piece(item: tuple[str, Any]) -> list[str]:
+def _order_measurement(item: tuple[str, Any]) -> list[str]:
     return [*item[0].split(",")[2:], item[0]]
 
 
-def select_pieces(
+def select_measurements(
     stored: Mapping[str, Any], kind: str, part: str
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Yield the names and the result of each measurement of a kind that has a part."""
@@ -387,7 +392,7 @@ def render_updates(stored: Mapping[str, Any]) -> str:
     """Return the table of updates that were compared with the CPU's."""
     compared: dict[tuple[str, str], dict[str, Any]] = {}
     for kind in ("lockstep", "probe"):
-        for (framework, algorithm), item in select_pieces(stored, kind, "equality"):
+        for (framework, algorithm), item in select_measurements(stored, kind, "equality"):
             compared[framework, algorithm] = item["equality"]
     rows = []
     for pair, found in compared.items():
@@ -403,7 +408,7 @@ def render_updates(stored: Mapping[str, Any]) -> str:
 def render_speeds(stored: Mapping[str, Any]) -> str:
     """Return the table of the times on CPU and GPU."""
     ratio = "time on the CPU / time on the GPU: median of pairs [range]"
-    speeds = select_pieces(stored, "speed", "speed")
+    speeds = select_measurements(stored, "speed", "speed")
     rows = [(*pair, _format_ratio(item["speed"])) for pair, item in speeds]
     return _render_table(("framework", "algorithm", ratio), rows)
 
@@ -413,7 +418,7 @@ def render_accelerations(stored: Mapping[str, Any]) -> str:
     head = ("framework", "algorithm", "acceleration", "equality", "speed: median of pairs [range]")
     rows = [
         (*pair, f"`{name}`", describe_equality(item["equality"]), _format_ratio(item["speed"]))
-        for (*pair, name), item in select_pieces(stored, "accelerate", "equality")
+        for (*pair, name), item in select_measurements(stored, "accelerate", "equality")
     ]
     return _render_table(head, rows)
 

@@ -101,7 +101,7 @@ def print_comparison(own: Side, theirs: Side, resamples: int) -> None:
     )
     for name, mine in own.items():
         other = theirs[name]
-        apart = np.abs(np.array(mine["values"]) - np.array(other["values"]))
+        differences = np.abs(np.array(mine["values"]) - np.array(other["values"]))
         wide, narrow = (np.array(ends) for ends in mine["brackets"])
         ends, slack = np.array(other["values"])[1:], 1e-6
         within = (ends >= np.minimum(wide, narrow) - slack) & (
@@ -109,7 +109,8 @@ def print_comparison(own: Side, theirs: Side, resamples: int) -> None:
         )
         print(
             f"| {name} | {mine['cpu']:.2f} | {other['cpu']:.1f} | {other['cpu'] / mine['cpu']:.0f} "
-            f"| {apart[0].max():.0e} | {apart[1:].max():.4f} | {within.sum()} of {within.size} |"
+            f"| {differences[0].max():.0e} | {differences[1:].max():.4f} "
+            f"| {within.sum()} of {within.size} |"
         )
     same = all(mine["same_bits"] for mine in own.values())
     print(f"\nOurs, five calls with one seed: {'the same bits' if same else 'DIFFERENT bits'}.")

@@ -56,8 +56,8 @@ def simulate_pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, 
     for _ in range(repeats):
         first, second = rng.normal(gap, 1, PILOT), rng.normal(0, 1, PILOT)
         sds = float(first.std(ddof=1)), float(second.std(ddof=1))
-        apart = float(first.mean() - second.mean())
-        points.append(compute_seeds_needed(apart, sds, family))
+        difference = float(first.mean() - second.mean())
+        points.append(compute_seeds_needed(difference, sds, family))
         low, high = effects.estimate_seed_range(
             (compute_moments(first), compute_moments(second)), LEVEL / family, MARGIN, rng
         )

@@ -1,4 +1,4 @@
-"""CPU time until a command with hardly anything to do has finished.
+"""CPU time of commands that have almost nothing to do, such as `parallax --help`.
 
     python benchmarks/start_up.py
 

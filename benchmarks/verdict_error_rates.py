@@ -162,7 +162,7 @@ def list_equal_means() -> tuple[Shape, ...]:
     )
 
 
-def list_margin_apart() -> tuple[Shape, ...]:
+def list_margin_differences() -> tuple[Shape, ...]:
     """Return shapes whose means differ by the margin, or a little more if scores are clipped."""
     lower = {
         "normal": make_normal(0.7, 0.05),
@@ -208,7 +208,7 @@ def list_margin_apart() -> tuple[Shape, ...]:
     )
 
 
-def list_far_apart() -> tuple[Shape, ...]:
+def list_clear_differences() -> tuple[Shape, ...]:
     """Return shapes with clear differences."""
     return (
         Shape("apart .2: normal, sd .1", make_normal(0.7, 0.1), make_normal(0.5, 0.1)),
@@ -229,8 +229,8 @@ def list_groups() -> tuple[ShapeGroup, ...]:
     return (
         ShapeGroup("Equal distributions", (MEAN, DISTRIBUTION), list_equal_laws()),
         ShapeGroup("Equal means, unequal distributions", (MEAN,), list_equal_means()),
-        ShapeGroup("Means apart by the margin", (EQUIVALENT, UNLESS), list_margin_apart()),
-        ShapeGroup("Clear differences", (EQUIVALENT, UNLESS), list_far_apart(), 0.25),
+        ShapeGroup("Means apart by the margin", (EQUIVALENT, UNLESS), list_margin_differences()),
+        ShapeGroup("Clear differences", (EQUIVALENT, UNLESS), list_clear_differences(), 0.25),
     )
 
 

@@ -23,6 +23,7 @@ PAGES = [
 COMMAND = re.compile(r"python benchmarks/(\w+)\.py([^\n`'\"|:#]*)")
 TIMING_SCRIPTS = ("step_overhead", "diagnosis_cost")
 REPLACED_NAMES = {
+    "called_modules": ("parallax.harness.sweep.sweep:_execute_runs",),
     "diagnosis_classes": ("parallax.harness.train.run:make_replacement",),
     "diagnosis_cost": ("parallax.harness.contract.events:TrainingEvents.subscribe",),
     "replay_drift": (
