@@ -52,10 +52,9 @@ def simulate_study(
             for side in (0, 1)
         )
         tests.append(compute_contrast([compute_moments(first)], [compute_moments(second)]))
-    differences, errors, freedom = (
-        np.array([float(getattr(test, name)) for test in tests])
-        for name in ("difference", "error", "freedom")
-    )
+    differences = np.array([float(test.difference) for test in tests])
+    errors = np.array([float(test.error) for test in tests])
+    freedom = np.array([float(test.degrees_of_freedom) for test in tests])
     found = pool_differences(differences, errors**2, freedom)
     halves = errors * stats.t.ppf(0.975, freedom)
     covered = (found.lows <= truth) & (truth <= found.highs)

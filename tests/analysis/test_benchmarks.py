@@ -86,6 +86,19 @@ def test_omnibus_and_planning_scripts_run_on_a_small_case(script, monkeypatch):
     assert 0.6 < alone <= holm
 
 
+def test_pooling_ranking_and_aggregate_scripts_run_on_a_small_case(script):
+    pooling = script("pooling")
+    mean, pooled, alone, width = pooling.simulate_study(pooling.draw_normal, 0.05, rng())
+    assert isinstance(mean, bool) and pooled <= 1 and alone <= 1 and 0 < width < 1.5
+    assert len(pooling.measure_power(0.3, 5, 2, rng())) == 4
+    rankings = script("tied_rankings")
+    assert len(rankings.find_verdicts(rankings.draw_groups(rng(), (1.0, 1.0, 1.0), 5))) == 4
+    seeds = script("unequal_seeds")
+    tasks = [rng().normal(size=n) for n in seeds.SEEDS]
+    point, low, high = seeds.bootstrap_pooled(tasks, rng(), 20)
+    assert (low <= high).all() and len(point) == 4
+
+
 def rng():
     return np.random.default_rng(0)
 
