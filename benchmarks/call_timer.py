@@ -1,7 +1,7 @@
 """Clocks around functions, which measure their share of a training's time.
 
 A script lists the functions that it times in a table `TIMED_CALLS`;
-`tests/analysis/test_benchmarks.py` checks that all of them exist.
+`tests/test_benchmark_scripts.py` checks that all of them exist.
 """
 
 import collections

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from loops import iterate_some
 from test_language import is_one_word, starts_with_question
 
 from benchmarks.call_timer import CallTimer, TimedCall
@@ -68,31 +69,41 @@ def test_timed_subscribers_are_those_of_the_diagnosis(script):
 
 
 def test_replaced_functions_exist():
-    for script, names in REPLACED_NAMES.items():
+    for script, names in iterate_some(REPLACED_NAMES.items()):
         text = (ROOT / "benchmarks" / f"{script}.py").read_text()
-        for name in names:
+        for name in iterate_some(names):
             module, _, function = name.partition(":")
             _, attribute = TimedCall(module, function, "").find_owner()
             assert attribute in text, f"{script} no longer has {attribute}"
 
 
+def list_own_names(tree):
+    """Return the functions of a script and the attributes that it sets on `self`."""
+    nodes = list(ast.walk(tree))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    return own | {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    }
+
+
 def test_private_attributes_are_listed():
     listed = {name.rpartition(".")[2] for names in REPLACED_NAMES.values() for name in names}
+    unknown = []
     for path in SCRIPTS:
         tree = ast.parse(path.read_text())
-        own = {
-            node.attr
+        known = list_own_names(tree) | listed | UPSTREAM_ATTRIBUTES
+        unknown += [
+            f"{path.name}:{node.lineno}: {node.attr}"
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute)
-            and isinstance(node.ctx, ast.Store)
-            and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
-        }
-        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
-                known = own | listed | UPSTREAM_ATTRIBUTES
-                assert node.attr in known, f"{path.name}:{node.lineno}: {node.attr}"
+            and re.match("_[a-z]", node.attr)
+            and node.attr not in known
+        ]
+    assert not unknown
 
 
 def test_a_missing_function_is_an_error():
@@ -134,24 +145,37 @@ def test_the_table_names_every_script():
         assert not anchor or anchor in anchors, f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_documented_commands_have_scripts_and_options(page):
+def find_wrong_commands(page):
+    """Return the commands of a page whose script, option or packed study does not exist."""
+    wrong = []
     text = re.sub(r" *\\+\n +", " ", page.read_text().replace("\\_", "_"))
     for name, words in COMMAND.findall(text):
         path = ROOT / "benchmarks" / f"{name}.py"
-        assert path.is_file(), f"{page.name}: {name}.py"
-        source = path.read_text()
-        for option in re.findall(r"--[a-z][\w-]*", words):
-            known = option == "--help" or f'"{option}"' in source
-            assert known, f"{page.name}: {name}.py {option}"
-        for file in re.findall(r"\bdocs/[\w/]+\.parquet", words):
-            assert (ROOT / file).is_file(), f"{page.name}: {file}"
+        source = path.read_text() if path.is_file() else ""
+        options = set(re.findall(r"--[a-z][\w-]*", words)) - {"--help"}
+        files = re.findall(r"\bdocs/[\w/]+\.parquet", words)
+        if not source or any(f'"{option}"' not in source for option in options):
+            wrong.append(f"{name}.py{words}")
+        wrong += [file for file in files if not (ROOT / file).is_file()]
+    return wrong
+
+
+def find_missing_scripts(page):
+    names = re.findall(r"benchmarks/(\w+\.py)", page.read_text().replace("\\_", "_"))
+    return [name for name in names if not (ROOT / "benchmarks" / name).is_file()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_scripts_that_pages_name_exist(page):
-    for name in re.findall(r"benchmarks/(\w+\.py)", page.read_text().replace("\\_", "_")):
-        assert (ROOT / "benchmarks" / name).is_file(), f"{page.name}: {name}"
+def test_documented_commands_have_scripts_and_options(page):
+    assert find_wrong_commands(page) == []
+    assert find_missing_scripts(page) == []
+
+
+def test_wrong_commands_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("    python benchmarks/events.py --looks 3\n    python benchmarks/share.py\n")
+    assert find_wrong_commands(page) == ["events.py --looks 3", "share.py"]
+    assert find_missing_scripts(page) == ["share.py"]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
@@ -164,7 +188,6 @@ def test_names_and_docstrings_are_plain(path):
 
 
 def test_sources_name_scripts_that_exist():
-    for package in ("adapters", "analysis", "envs", "harness", "hydra_plugins", "slurm"):
-        for path in (ROOT / package).rglob("*.py"):
-            for name in re.findall(r"benchmarks/(\w+\.py)", path.read_text()):
-                assert (ROOT / "benchmarks" / name).is_file(), f"{path}: {name}"
+    packages = ("adapters", "analysis", "envs", "harness", "hydra_plugins", "slurm")
+    sources = [path for package in packages for path in (ROOT / package).rglob("*.py")]
+    assert [name for path in sources for name in find_missing_scripts(path)] == []
