@@ -640,7 +640,8 @@ def generate_mutants(source: str) -> Iterator[tuple[str, str, str]]:
     encoded = source.encode()
     for node in ast.walk(ast.parse(source)):
         for what, replacement in mutate_node(node):
-            assert isinstance(node, ast.expr) and node.end_lineno and node.end_col_offset
+            assert isinstance(node, ast.expr | ast.stmt)
+            assert node.end_lineno is not None and node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
             changed = (encoded[:start] + replacement.encode() + encoded[end:]).decode()

@@ -134,6 +134,12 @@ def test_replay_strategies_can_be_timed(script, name):
     assert extra_bytes > 0
 
 
+def test_own_mutants_differ_from_their_source(script):
+    source = "def f(a, b):\n    if not a < b:\n        return a + 1\n    b += 2\n    return b\n"
+    mutants = [text for _, _, text in script("own_mutants").generate_mutants(source)]
+    assert len(mutants) > 4 and source not in mutants
+
+
 def test_the_table_names_every_script():
     text = (ROOT / "benchmarks" / "README.md").read_text()
     named = re.findall(r"^\| `(\w+)\.py` \|", text, re.M)
