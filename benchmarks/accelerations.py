@@ -111,7 +111,7 @@ def measure_case(framework: str, algorithm: str, acceleration: str) -> dict[str,
 def compare_in_lockstep(
     framework: str, algorithm: str, acceleration: str, probes: bool = True
 ) -> dict[str, Any]:
-    """Train plain and accelerated updates in lockstep, and ask both the probes of one update.
+    """Train plain and accelerated updates in lockstep, and compare their answers to probes.
 
     It runs in a separate process, as `parallax lockstep --json`.
     """
@@ -157,16 +157,16 @@ def _compare_probes(
     command += ["--algorithms", algorithm, "--acceleration", acceleration, "--json", str(file)]
     subprocess.run(command, capture_output=True, check=False, env=_make_environment())
     known = {probe.name: probe for probe in PROBES}
-    asked, changed = 0, []
+    measured, changed = 0, []
     for result in load_report(file).results:
         names = (framework, format_intervention_label(framework, acceleration))
         plain, other = (result.answers.get(name) for name in names)
         if plain is None or other is None or plain.unmeasured:
             continue
-        asked += 1
+        measured += 1
         if other.unmeasured or not is_same_answer(known[result.probe], plain, other):
             changed.append(result.probe)
-    return {"asked": asked, "changed": changed}
+    return {"asked": measured, "changed": changed}
 
 
 def compare_weights(framework: str, algorithm: str, acceleration: str) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class TrainingProcess:
         print(json.dumps(message), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the training {self._process.args} ended")
+            raise RuntimeError(f"the training {self._process.args!r} ended")
         return json.loads(answer)
 
 
@@ -378,15 +378,15 @@ def describe_equality(found: Mapping[str, Any]) -> str:
     updates, same = found["updates"], found["bit_equal_updates"]
     if found["equal"] and found["difference"] == 0:
         return f"bit-equal over {updates} updates"
-    apart = f"up to {found['difference']:.1g} of the largest weight"
+    difference = f"up to {found['difference']:.1g} of the largest weight"
     if found["equal"]:
-        text = f"equal to rounding over {updates} updates ({apart}"
+        text = f"equal to rounding over {updates} updates ({difference}"
         return text + (f"; bit-equal until update {same})" if same else ")")
     if found["equal"] is None:
-        return f"not shown: {apart} after {updates} updates"
+        return f"not shown: {difference} after {updates} updates"
     place = found.get("first_divergence")
     where = f", from update {place['update']} on: {place['what']}" if place else ""
-    return f"another update ({apart}{where})"
+    return f"another update ({difference}{where})"
 
 
 def is_recommendable(case: Mapping[str, Any]) -> bool:
@@ -398,7 +398,7 @@ def is_recommendable(case: Mapping[str, Any]) -> bool:
 
 def _describe_probes(probes: Mapping[str, Any] | None) -> str:
     if probes is None:
-        return "not asked"
+        return "not measured"
     if not probes["changed"]:
         return f"none of {probes['asked']}"
     names = ", ".join(name.split(".", 1)[1] for name in probes["changed"])

@@ -29,14 +29,16 @@ LEARNING_STARTS = 300
 
 def main() -> int:
     """Measure all pairs, or one side when called by itself."""
-    options = _parser().parse_args()
+    options = _make_parser().parse_args()
     if options.one:
-        print(json.dumps(measure(options.frameworks[0], options.algorithm, options.env)))
+        print(json.dumps(measure_training(options.frameworks[0], options.algorithm, options.env)))
         return 0
     head = f"{'':<10}{'n':>3}{'system':>9}{options.malloc:>10}{'ratio':>8}"
     print(f"{head}  {'least to largest':<17}same weights")
     for framework in options.frameworks:
-        pairs = [_pair(framework, options, turned=bool(n % 2)) for n in range(options.repeats)]
+        pairs = [
+            _measure_pair(framework, options, turned=bool(n % 2)) for n in range(options.repeats)
+        ]
         plain, other = (
             statistics.median(pair[side]["seconds"] for pair in pairs) for side in (0, 1)
         )
@@ -51,7 +53,7 @@ def main() -> int:
     return 0
 
 
-def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
+def measure_training(framework: str, algorithm: str, env: str) -> dict[str, Any]:
     """Return CPU seconds of one run in this process, with only the last evaluation, and weights."""
     import support
 
@@ -74,18 +76,18 @@ def measure(framework: str, algorithm: str, env: str) -> dict[str, Any]:
     return {"seconds": seconds, "weights": content["weights_sha256"]}
 
 
-def _pair(
+def _measure_pair(
     framework: str, options: argparse.Namespace, turned: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     from parallax.harness.sweep.run_process import get_allocator_variables
 
     sides = {name: get_allocator_variables("--malloc", name) for name in ("none", options.malloc)}
     order = sorted(sides, key=lambda name: (name == "none") == turned)
-    found = {name: _in_process(framework, options, dict(sides[name])) for name in order}
+    found = {name: _measure_in_process(framework, options, dict(sides[name])) for name in order}
     return found["none"], found[options.malloc]
 
 
-def _in_process(
+def _measure_in_process(
     framework: str, options: argparse.Namespace, variables: dict[str, str]
 ) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", "--env", options.env]
@@ -97,7 +99,7 @@ def _in_process(
     return result
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--frameworks", nargs="+", default=list(FRAMEWORKS))
     parser.add_argument("--algorithm", default="td3")

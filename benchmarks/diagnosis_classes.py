@@ -13,6 +13,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import tempfile
@@ -21,7 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from diagnosis_runs import FRAMEWORKS, TASKS, watched_run
+import gymnasium
+
+from benchmarks.diagnosis_runs import FRAMEWORKS, TASKS, train_with_diagnosis
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -30,6 +33,8 @@ STEPS = {"ppo": 1600, "dqn": 1300}
 PERIOD, LATE_PERIOD = 60, 1000
 """Environment steps between checks; the second is longer than until the first updates."""
 RATES = ("learning_rate", "policy_learning_rate", "critic_learning_rate")
+STEP_OF_NAN = 350
+"""Step of each environment whose reward is NaN: after learning began."""
 ENTROPY_WEIGHT = 0.05
 """Weight of PPO's entropy, in healthy trainings too: at 0 its sign has no effect."""
 
@@ -59,8 +64,8 @@ def _set_rates(rate: float) -> dict[str, dict[str, Any]]:
     return {"": dict.fromkeys(RATES, rate)}
 
 
-def _wrap(name: str) -> dict[str, dict[str, Any]]:
-    return {"": {"env_wrappers": (f"diagnosis_wrappers:{name}",)}}
+def _set_wrapper(name: str) -> dict[str, dict[str, Any]]:
+    return {"": {"env_wrappers": (f"benchmarks.diagnosis_classes:{name}",)}}
 
 
 _HIGH_RATE = frozenset({"learning-rate-too-high"})
@@ -75,11 +80,11 @@ CLASSES = {
     "diverges-early": FaultClass(
         "losses diverge before the first check (rewards of 1e25)",
         frozenset({"loss-diverges", "not-a-number", "vanishing-or-exploding-gradients"}),
-        changes=_wrap("HugeRewards"),
+        changes=_set_wrapper("HugeRewards"),
         period=LATE_PERIOD,
     ),
     "nan": FaultClass(
-        "one reward is NaN", frozenset({"not-a-number"}), changes=_wrap("OneNaNReward")
+        "one reward is NaN", frozenset({"not-a-number"}), changes=_set_wrapper("OneNaNReward")
     ),
     "never-learns": FaultClass(
         "learning never begins: learning_starts (PPO: rollout_steps) is as long as the run",
@@ -173,6 +178,28 @@ ENTROPY_SEGMENTS: dict[tuple[str, str], tuple[str, str, str, str]] = {
 """The sign of the entropy in each framework's own code."""
 
 
+class HugeRewards(gymnasium.RewardWrapper[Any, Any]):
+    """Multiplies rewards by 1e25, whose square is no float32 number."""
+
+    def reward(self, reward: Any) -> float:
+        """Return the reward, much larger."""
+        return float(reward) * 1e25
+
+
+class OneNaNReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Returns NaN as the reward of one step."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._steps = 0
+
+    def step(self, action: Any) -> Any:
+        """Take a step; the reward of step `STEP_OF_NAN` is NaN."""
+        observation, reward, *rest = self.env.step(action)
+        self._steps += 1
+        return observation, float("nan") if self._steps == STEP_OF_NAN else reward, *rest
+
+
 def main() -> None:
     """Measure or report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -234,7 +261,7 @@ def measure_training(key: Key, folder: Path) -> None:
         plant = leave_warm_up()
     with tempfile.TemporaryDirectory() as results, plant:
         try:
-            run, report = watched_run(
+            run, report = train_with_diagnosis(
                 *(framework, algorithm, task, seed, Path(results), "on"),
                 steps=STEPS.get(algorithm, 1200),
                 period=fault.period if fault else PERIOD,
@@ -259,8 +286,8 @@ def measure_training(key: Key, folder: Path) -> None:
 def plant_entropy_sign(framework: str, algorithm: str) -> Iterator[None]:
     """Train with the entropy's sign changed in upstream's code, besides a run's own changes."""
     from parallax.harness.interventions.source import SourceReplacement, SourceSegment
-    from parallax.harness.train import run
 
+    run: Any = importlib.import_module("parallax.harness.train.run")
     planted = SourceSegment(*ENTROPY_SEGMENTS[framework, algorithm])
     before = run.make_replacement
     run.make_replacement = lambda items: SourceReplacement(
@@ -306,7 +333,7 @@ def print_report(folder: Path) -> None:
             refused = any(word in content["refusal"] for word in fault.setting.split("|") if word)
             named = bool(new & fault.named_by) or refused
             found = bool(new) or bool(content["refusal"])
-            counts.update(n=1, found=found, named=named)
+            counts.update(n=1, found=int(found), named=int(named))
             verdict = "named" if named else "found" if found else "MISSED"
             if verdict != "named":
                 said = content["refusal"] or ", ".join(sorted(new)) or content["failure"]

@@ -54,7 +54,7 @@ _ROUNDS = ("train_freq", "gradient_steps")
 FIXED = {"cleanrl": ("hidden_sizes", *_ROUNDS, "initial_temperature"), "skrl": _ROUNDS}
 
 
-def watched_run(
+def train_with_diagnosis(
     framework: str,
     algorithm: str,
     task: str,
@@ -72,7 +72,9 @@ def watched_run(
 
     from parallax.harness.conformance.trainings import make_base_hyperparameters
 
-    also: dict[str, Any] = {"extra_checks": ("diagnosis_recorder:RECORDER",)} if recorded else {}
+    also: dict[str, Any] = (
+        {"extra_checks": ("benchmarks.diagnosis_recorder:RECORDER",)} if recorded else {}
+    )
     also |= {"period": period} if period else {}
     if recorded:  # as many checks as in a longer run
         also["period"] = STEPS.get(algorithm, 1200) // 40
@@ -99,12 +101,12 @@ def watched_run(
     )
     spec = dataclasses.replace(spec, diagnosis={"mode": mode, **also}, checkpoint_every=0.0)
     with contextlib.redirect_stdout(io.StringIO()):
-        place, content = support.run(spec, folder)
-    path = place / "diagnosis.json"
+        run_folder, content = support.run(spec, folder)
+    path = run_folder / "diagnosis.json"
     return content, json.loads(path.read_text()) if path.exists() else None
 
 
-def settings(frameworks: Collection[str], algorithms: Collection[str]) -> list[Setting]:
+def list_settings(frameworks: Collection[str], algorithms: Collection[str]) -> list[Setting]:
     """Return two tasks for each framework and algorithm; continuous second tasks vary."""
     from parallax.harness.contract.algorithms import ALGORITHMS as KNOWN
 

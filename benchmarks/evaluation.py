@@ -61,39 +61,39 @@ class SeededResets(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def main() -> None:
     """Measure and print the table."""
-    options = _parser().parse_args()
+    options = _make_parser().parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     env_id, seeds = options.env, compute_episode_seeds(0, options.env, 0, 0, options.episodes)
-    model = build(options.algorithm, options.hidden, env_id)
-    actions, evaluation = recorded(forward(model), env_id, seeds)
+    model = build_model(options.algorithm, options.hidden, env_id)
+    actions, evaluation = record_evaluation(make_direct_policy(model), env_id, seeds)
     sides = {
-        THEIRS: evaluate_policy_side(model, env_id, seeds),
-        OURS: our_side(forward(model), env_id, seeds),
-        PREDICT: our_side(predict(model), env_id, seeds),
+        THEIRS: make_upstream_side(model, env_id, seeds),
+        OURS: make_harness_side(make_direct_policy(model), env_id, seeds),
+        PREDICT: make_harness_side(make_checked_policy(model), env_id, seeds),
     }
     if hasattr(make_task_env(env_id).unwrapped, "model"):
-        sides[FLOOR] = floor_side(env_id, seeds, actions, evaluation.lengths)
+        sides[FLOOR] = make_physics_side(env_id, seeds, actions, evaluation.lengths)
     rounds = [{name: side() for name, side in sides.items()} for _ in range(options.repeats)]
     print(
         f"{env_id}, {options.episodes} episodes, {evaluation.lengths.sum()} steps, "
         f"{options.algorithm} {options.hidden}; median of {options.repeats} (min to max)"
     )
-    report(rounds)
-    same = equals_gymnasium(env_id, seeds, actions, evaluation)
+    print_table(rounds)
+    same = has_gymnasium_returns(env_id, seeds, actions, evaluation)
     print(f"returns equal Gymnasium's bit for bit: {'yes' if same else 'NO'}")
     theirs = np.array(evaluate_policy_returns(model, env_id, seeds))
-    apart = np.abs(theirs - evaluation.returns).max()
-    print(f"largest difference from evaluate_policy's returns of the same episodes: {apart:g}")
+    difference = np.abs(theirs - evaluation.returns).max()
+    print(f"largest difference from evaluate_policy's returns of the same episodes: {difference:g}")
     for kind, raw in (("raw", True), ("plain", False)):
-        print(f"{kind} stepping:", ", ".join(env for env in TASK_IDS if is_raw(env) == raw))
+        print(f"{kind} stepping:", ", ".join(env for env in TASK_IDS if is_stepped_raw(env) == raw))
 
 
-def report(rounds: Sequence[dict[str, float]]) -> None:
+def print_table(rounds: Sequence[dict[str, float]]) -> None:
     """Print times and ratios."""
     print("\nCPU time of a step, microseconds")
     for name in rounds[0]:
-        _row(name, [times[name] for times in rounds])
+        _print_row(name, [times[name] for times in rounds])
     for title, goal, ratio in (
         ("times faster than evaluate_policy", "8 or more", lambda t, name: t[THEIRS] / t[name]),
         (FLOORS, "1.7 or less", lambda t, name: t[name] / t[FLOOR]),
@@ -102,11 +102,11 @@ def report(rounds: Sequence[dict[str, float]]) -> None:
             continue
         print(f"\n{title} (goal: {goal})")
         for name in (OURS, PREDICT):
-            _row(name, [ratio(times, name) for times in rounds])
+            _print_row(name, [ratio(times, name) for times in rounds])
     print()
 
 
-def build(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
+def build_model(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
     """Return an untrained model."""
     arguments: dict[str, Any] = {} if algorithm == "PPO" else {"buffer_size": 1}
     model: BaseAlgorithm = getattr(stable_baselines3, algorithm)(
@@ -120,12 +120,12 @@ def build(algorithm: str, hidden: list[int], env_id: str) -> BaseAlgorithm:
     return model
 
 
-def predict(model: BaseAlgorithm) -> Policy:
+def make_checked_policy(model: BaseAlgorithm) -> Policy:
     """Return the policy through SB3's interface, which checks and converts on every call."""
     return lambda observations: model.predict(observations, deterministic=True)[0]
 
 
-def forward(model: BaseAlgorithm) -> Policy:
+def make_direct_policy(model: BaseAlgorithm) -> Policy:
     """Return the same computation on SB3's policy itself, without checks."""
     policy: Any = model.policy
     policy.set_training_mode(False)
@@ -144,7 +144,7 @@ def forward(model: BaseAlgorithm) -> Policy:
     return act
 
 
-def recorded(
+def record_evaluation(
     policy: Policy, env_id: str, seeds: Sequence[int]
 ) -> tuple[NDArray[np.float32], EvaluationResult]:
     """Return our evaluation and its actions, float32[steps, N, actions]."""
@@ -158,7 +158,7 @@ def recorded(
     return np.array(actions), evaluation
 
 
-def evaluate_policy_side(model: BaseAlgorithm, env_id: str, seeds: Sequence[int]) -> Side:
+def make_upstream_side(model: BaseAlgorithm, env_id: str, seeds: Sequence[int]) -> Side:
     """Return Stable-Baselines3's evaluation."""
 
     def side() -> float:
@@ -181,7 +181,7 @@ def evaluate_policy_returns(
     return returns
 
 
-def our_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
+def make_harness_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
     """Return the harness' evaluation."""
     env = make_batched_env(env_id, len(seeds))
 
@@ -193,7 +193,7 @@ def our_side(policy: Policy, env_id: str, seeds: Sequence[int]) -> Side:
     return side
 
 
-def floor_side(
+def make_physics_side(
     env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], lengths: NDArray[np.int64]
 ) -> Side:
     """Return the physics steps of the same episodes, in C++ on the calling thread."""
@@ -218,7 +218,7 @@ def floor_side(
     return side
 
 
-def equals_gymnasium(
+def has_gymnasium_returns(
     env_id: str, seeds: Sequence[int], actions: NDArray[np.float32], evaluation: EvaluationResult
 ) -> bool:
     """Return whether the actions give the same returns and lengths in Gymnasium's environments."""
@@ -231,18 +231,18 @@ def equals_gymnasium(
     )
 
 
-def is_raw(env_id: str) -> bool:
+def is_stepped_raw(env_id: str) -> bool:
     """Return whether the task is stepped without its Gymnasium class."""
     late = is_minatar_game(env_id) or env_id == PARKING_ENV_ID  # registered only when they are made
     return not late and find_mujoco_task(gymnasium.spec(env_id)) is not None
 
 
-def _row(label: str, values: Sequence[float]) -> None:
+def _print_row(label: str, values: Sequence[float]) -> None:
     low, middle, high = min(values), statistics.median(values), max(values)
     print(f"  {label:<36}{middle:>8.2f}   ({low:.2f} to {high:.2f})")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="HalfCheetah-v4")
     parser.add_argument("--episodes", type=int, default=30)

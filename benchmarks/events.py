@@ -14,7 +14,8 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import gymnasium
 import torch
@@ -30,17 +31,20 @@ from parallax.harness.contract.events import (
 )
 
 SECONDS = 0.02  # approximate time of one loop
+Context = Callable[[], AbstractContextManager[None]]
+Case = tuple[str, Callable[[], object], Context]
+"""Name, what is measured, and the context in which it is."""
 
 
-class Idle(gymnasium.Env):
+class IdleTask(gymnasium.Env[Any, Any]):
     """A task that does nothing."""
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Return the same each time."""
         return 0, 0.0, False, False, {}
 
 
-class Counter:
+class StepCounter:
     """Minimal counter of steps."""
 
     steps = 0
@@ -56,22 +60,25 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=100)
     repeats = parser.parse_args().repeats
     torch.set_num_threads(1)
-    table("one environment step", environments(), repeats)
-    table("one optimizer step", optimizers(), repeats)
+    print_table("one environment step", list_environment_cases(), repeats)
+    print_table("one optimizer step", list_optimizer_cases(), repeats)
 
 
-def environments() -> list[tuple[str, Callable[[], object], Callable]]:
+def list_environment_cases() -> list[Case]:
     """Return the measured cases; the others are compared with the first."""
-    measured = [("hook that counts, no events", StepHook(Idle(), Counter().count))]
+    measured = [("hook that counts, no events", StepHook(IdleTask(), StepCounter().count))]
     for subscribers in (0, 1, 3):
-        events = subscribed(subscribers, EnvStep)
+        events = make_events(subscribers, EnvStep)
         measured.append(
-            (f"events, {subscribers} subscribers", StepHook(Idle(), **events.make_env_hooks()))
+            (f"events, {subscribers} subscribers", StepHook(IdleTask(), **events.make_env_hooks()))
         )
-    return [(name, lambda env=env: env.step(0), nullcontext) for name, env in measured]
+    return [
+        (name, lambda env=env: env.step(0), nullcontext)  # type: ignore[misc]
+        for name, env in measured
+    ]
 
 
-def optimizers() -> list[tuple[str, Callable[[], object], Callable]]:
+def list_optimizer_cases() -> list[Case]:
     """Return the same for events of torch."""
     layer = torch.nn.Linear(8, 8)
     adam = torch.optim.Adam(layer.parameters())
@@ -82,19 +89,19 @@ def optimizers() -> list[tuple[str, Callable[[], object], Callable]]:
         layer(inputs).sum().backward()
         adam.step()
 
-    kinds = {
+    kinds: dict[str, tuple[type[Any], ...]] = {
         "none": (),
         "steps": (BeforeOptimizerStep, AfterOptimizerStep),
         "layers": (LayerForward,),
     }
-    measured = [("no watcher", train, nullcontext)]
+    measured: list[Case] = [("no watcher", train, nullcontext)]
     for name, wanted in kinds.items():
-        watcher = functools.partial(watch_training, subscribed(1, *wanted))
+        watcher = functools.partial(watch_training, make_events(1, *wanted))
         measured.append((f"watcher, subscribed: {name}", train, watcher))
     return measured
 
 
-def subscribed(count: int, *kinds: type) -> TrainingEvents:
+def make_events(count: int, *kinds: type) -> TrainingEvents:
     """Return events with `count` subscribers for each kind, which do nothing."""
     events = TrainingEvents()
     for kind in kinds * count:
@@ -102,15 +109,21 @@ def subscribed(count: int, *kinds: type) -> TrainingEvents:
     return events
 
 
-def table(title: str, cases: list, repeats: int) -> None:
+def print_table(title: str, cases: list[Case], repeats: int) -> None:
     """Print one row per case."""
     print(f"{title:34}{'instructions':>13}{'ratio':>8}{'ns':>9}{'ratio':>8}{'more ns':>9}")
     for _, call, _ in cases:
         call()  # one-off work is not a cost per step
-    counted = [inside(context, lambda call=call: instructions(call)) for _, call, context in cases]
-    number = round(SECONDS / seconds(cases[0][1], 10))
+    counted = [
+        measure_in_context(context, functools.partial(count_instructions, call))
+        for _, call, context in cases
+    ]
+    number = round(SECONDS / measure_seconds(cases[0][1], 10))
     rounds = [
-        [inside(context, lambda call=call: seconds(call, number)) for _, call, context in cases]
+        [
+            measure_in_context(context, functools.partial(measure_seconds, call, number))
+            for _, call, context in cases
+        ]
         for _ in range(repeats)
     ]
     least = [1e9 * min(times) for times in zip(*rounds, strict=True)]
@@ -121,22 +134,22 @@ def table(title: str, cases: list, repeats: int) -> None:
         )
 
 
-def inside(context: Callable, work: Callable[[], float]) -> float:
+def measure_in_context(context: Context, work: Callable[[], float]) -> float:
     """Return the result of `work` within a new context."""
     with context():
         return work()
 
 
-def seconds(call: Callable[[], object], number: int) -> float:
+def measure_seconds(call: Callable[[], object], number: int) -> float:
     """Return the processor time of one call."""
     return timeit.timeit(call, number=number, timer=time.thread_time) / number
 
 
-def instructions(call: Callable[[], object]) -> int:
+def count_instructions(call: Callable[[], object]) -> int:
     """Count the instructions of Python's virtual machine in one call."""
     count = 0
 
-    def trace(frame: object, event: str, argument: object) -> object:
+    def trace(frame: Any, event: str, argument: object) -> Any:
         nonlocal count
         frame.f_trace_opcodes = True
         count += event == "opcode"

@@ -60,76 +60,86 @@ class Case:
     second: Draw
 
 
-def normal(mean: float, sd: float) -> Draw:
+def make_normal_draw(mean: float, sd: float) -> Draw:
     """Draw normal returns."""
     return lambda rng, n: rng.normal(mean, sd, n)
 
 
-def failing(rate: float, good: float = 1000.0, bad: float = 5.0, noise: float = 0.0) -> Draw:
+def make_failing_draw(
+    rate: float, good: float = 1000.0, bad: float = 5.0, noise: float = 0.0
+) -> Draw:
     """Draw runs that reach `good`, except for a share that ends at `bad`."""
     return lambda rng, n: (
         np.where(rng.random(n) < rate, bad, good) - np.abs(rng.normal(0, 1, n)) * noise
     )
 
 
-def below(top: float, mean_loss: float, shape: float) -> Draw:
+def make_tail_draw(top: float, mean_loss: float, shape: float) -> Draw:
     """Draw returns near the top with a long lognormal tail below, none under 0."""
     scale = mean_loss / np.exp(shape**2 / 2)
     return lambda rng, n: np.maximum(0.0, top - scale * rng.lognormal(0, shape, n))
 
 
-def constant(value: float) -> Draw:
+def make_constant_draw(value: float) -> Draw:
     """Draw the same return each time."""
     return lambda _, n: np.full(n, value)
 
 
-def cases(margin: float) -> tuple[Case, ...]:
+def list_margin_cases(margin: float) -> tuple[Case, ...]:
     """Return every case, from the usual to the difficult."""
-    steady = constant(1000.0)
-    best = failing(0.0, noise=10)
+    steady = make_constant_draw(1000.0)
+    best = make_failing_draw(0.0, noise=10)
     return (
-        Case("normal, deviation 20", normal(700, 20), normal(700 - margin, 20)),
-        Case("normal, deviations 20 and 80", normal(700, 20), normal(700 - margin, 80)),
-        Case("skewed", below(1000, 40, 1), below(1000 - margin, 40, 1)),
-        Case("skewed against steady", steady, below(1000, 1.15 * margin, 1.5)),
-        Case("two-humped, 10% fail", steady, failing(0.1)),
-        Case("two-humped, 20% fail", steady, failing(0.2)),
-        Case("two-humped, 30% fail", steady, failing(0.3)),
-        Case("two-humped with noise, 10% fail", best, failing(0.1, noise=10)),
-        Case("15% against 5% fail", failing(0.05), failing(0.15)),
-        Case("half fail half way", steady, failing(0.2, bad=500.0)),
-        Case("10% are lucky", constant(20.0), failing(0.1, 20.0, 1000.0)),
-        Case("uniform against steady", constant(900.0), lambda rng, n: rng.uniform(603, 1000, n)),
-        Case("5% fail, and lower by half", steady, failing(0.05, 1000 - margin / 2)),
-        Case("constant", steady, constant(1000.0 - margin)),
+        Case("normal, deviation 20", make_normal_draw(700, 20), make_normal_draw(700 - margin, 20)),
+        Case(
+            "normal, deviations 20 and 80",
+            make_normal_draw(700, 20),
+            make_normal_draw(700 - margin, 80),
+        ),
+        Case("skewed", make_tail_draw(1000, 40, 1), make_tail_draw(1000 - margin, 40, 1)),
+        Case("skewed against steady", steady, make_tail_draw(1000, 1.15 * margin, 1.5)),
+        Case("two-humped, 10% fail", steady, make_failing_draw(0.1)),
+        Case("two-humped, 20% fail", steady, make_failing_draw(0.2)),
+        Case("two-humped, 30% fail", steady, make_failing_draw(0.3)),
+        Case("two-humped with noise, 10% fail", best, make_failing_draw(0.1, noise=10)),
+        Case("15% against 5% fail", make_failing_draw(0.05), make_failing_draw(0.15)),
+        Case("half fail half way", steady, make_failing_draw(0.2, bad=500.0)),
+        Case("10% are lucky", make_constant_draw(20.0), make_failing_draw(0.1, 20.0, 1000.0)),
+        Case(
+            "uniform against steady",
+            make_constant_draw(900.0),
+            lambda rng, n: rng.uniform(603, 1000, n),
+        ),
+        Case("5% fail, and lower by half", steady, make_failing_draw(0.05, 1000 - margin / 2)),
+        Case("constant", steady, make_constant_draw(1000.0 - margin)),
     )
 
 
-def alike() -> tuple[Case, ...]:
+def list_equal_cases() -> tuple[Case, ...]:
     """Return cases without a difference, or a small one, which show the cost of the bound."""
-    steady, wide = failing(0.0, 960.0, noise=20), normal(800, 60)
+    steady, wide = make_failing_draw(0.0, 960.0, noise=20), make_normal_draw(800, 60)
     return (
-        Case("no difference, constant", constant(1000.0), constant(1000.0)),
+        Case("no difference, constant", make_constant_draw(1000.0), make_constant_draw(1000.0)),
         Case("no difference, near the top", steady, steady),
         Case("no difference, normal, deviation 60", wide, wide),
-        Case("no difference, 2% fail", failing(0.02), failing(0.02)),
-        Case("2% fail against none", constant(1000.0), failing(0.02)),
+        Case("no difference, 2% fail", make_failing_draw(0.02), make_failing_draw(0.02)),
+        Case("2% fail against none", make_constant_draw(1000.0), make_failing_draw(0.02)),
     )
 
 
-def group(name: str, scores: np.ndarray) -> ScoreGroup:
+def make_group(name: str, scores: np.ndarray) -> ScoreGroup:
     """Return a framework's scores."""
     n = len(scores)
     return ScoreGroup(CELL, name, compute_moments(scores), 0.0, scores, (), n, n, (1,))
 
 
-def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
+def measure_rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
     """Return the share called equivalent by two one-sided tests alone, and by the rule."""
     rng = np.random.default_rng((n, zlib.crc32(case.name.encode())))
     before = after = 0
     for _ in range(repeats):
-        pair = group("a", case.first(rng, n)), group("b", case.second(rng, n))
-        if _alone(*pair) >= LEVEL:
+        pair = make_group("a", case.first(rng, n)), make_group("b", case.second(rng, n))
+        if _compute_equivalence_p(*pair) >= LEVEL:
             continue
         before += 1
         ends, margin = find_score_range(pair, OPTIONS), compute_margin(pair, OPTIONS).size
@@ -137,25 +147,28 @@ def rates(case: Case, n: int, repeats: int) -> tuple[float, float]:
     return before / repeats, after / repeats
 
 
-def _alone(first: ScoreGroup, second: ScoreGroup) -> float:
+def _compute_equivalence_p(first: ScoreGroup, second: ScoreGroup) -> float:
     item = pairwise.compute_contrast([first.moments], [second.moments])
     return float(
         pairwise.compute_equivalence_p(item, compute_margin((first, second), OPTIONS).size)
     )
 
 
-def looked_at(case: Case, looks: SequentialSchedule, repeats: int) -> tuple[float, float]:
+def measure_sequential_rates(
+    case: Case, schedule: SequentialSchedule, repeats: int
+) -> tuple[float, float]:
     """Return the share called equivalent at any check: by the tests alone, and by the rule."""
-    rng = np.random.default_rng((looks.max_seeds, zlib.crc32(case.name.encode())))
+    rng = np.random.default_rng((schedule.max_seeds, zlib.crc32(case.name.encode())))
     before = after = 0
     for _ in range(repeats):
-        scores = case.first(rng, looks.max_seeds), case.second(rng, looks.max_seeds)
+        scores = case.first(rng, schedule.max_seeds), case.second(rng, schedule.max_seeds)
         before += any(
-            _alone(group("a", scores[0][:n]), group("b", scores[1][:n])) < LEVEL
-            for n in looks.list_sizes(looks.max_seeds)
+            _compute_equivalence_p(make_group("a", scores[0][:n]), make_group("b", scores[1][:n]))
+            < LEVEL
+            for n in schedule.list_sizes(schedule.max_seeds)
         )
-        pair = group("a", scores[0]), group("b", scores[1])
-        after += judge_sequentially(pair, QUICK, looks)[0].p_equivalence < LEVEL
+        pair = make_group("a", scores[0]), make_group("b", scores[1])
+        after += judge_sequentially(pair, QUICK, schedule)[0].p_equivalence < LEVEL
     return before / repeats, after / repeats
 
 
@@ -163,50 +176,52 @@ def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=2_000)
-    parser.add_argument("--looks", type=int, default=300, help="pairs looked at repeatedly")
+    parser.add_argument(
+        "--sequential", type=int, default=300, help="pairs that are checked repeatedly"
+    )
     options = parser.parse_args()
-    margin = compute_margin((group("a", np.ones(2)),), OPTIONS).size
+    margin = compute_margin((make_group("a", np.ones(2)),), OPTIONS).size
     print(
         f"Before / by the rule, {options.repeats:,} pairs each, margin {margin:.1f} of 0 to 1000\n"
     )
-    worst = _print(rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
-    _tell(worst, options.repeats)
+    worst = _print_table(measure_rates, SEEDS, [f"n = {n}" for n in SEEDS], options.repeats)
+    _print_worst_rate(worst, options.repeats)
     print(
-        f"\nLooked at repeatedly: alone / by the rule for stopping, {options.looks:,} pairs each\n"
+        f"\nChecked repeatedly: alone / by the stopping rule, {options.sequential:,} pairs each\n"
     )
     heads = [f"every {plan.batch} up to {plan.max_seeds}" for plan in PLANS]
-    worst = _print(looked_at, PLANS, heads, options.looks)
-    _tell(worst, options.looks)
+    worst = _print_table(measure_sequential_rates, PLANS, heads, options.sequential)
+    _print_worst_rate(worst, options.sequential)
     return 0
 
 
 At = TypeVar("At")
 
 
-def _print(
+def _print_table(
     rate: Callable[[Case, At, int], tuple[float, float]],
     at: Sequence[At],
     heads: Sequence[str],
     repeats: int,
 ) -> float:
     """Print a table, and return the largest rate of false equivalence by the rule."""
-    margin = compute_margin((group("a", np.ones(2)),), OPTIONS).size
+    margin = compute_margin((make_group("a", np.ones(2)),), OPTIONS).size
     print(f"| returns | {' | '.join(heads)} |")
     print(f"|{'---|' * (len(heads) + 1)}")
     worst = 0.0
-    for case in cases(margin):
+    for case in list_margin_cases(margin):
         found = [rate(case, item, repeats) for item in at]
         worst = max(worst, *(after for _, after in found))
         cells = " | ".join(f"{before:.0%} / {after:.1%}" for before, after in found)
         print(f"| {case.name} | {cells} |", flush=True)
-    for case in alike():
+    for case in list_equal_cases():
         found = [rate(case, item, max(repeats // 10, 100)) for item in at]
         cells = " | ".join(f"{before:.0%} / {after:.0%}" for before, after in found)
         print(f"| {case.name} | {cells} |", flush=True)
     return worst
 
 
-def _tell(worst: float, repeats: int) -> None:
+def _print_worst_rate(worst: float, repeats: int) -> None:
     error = (LEVEL * (1 - LEVEL) / repeats) ** 0.5
     print(f"\nLargest rate of a false word by the rule: {worst:.1%}, standard error {error:.1%}")
 

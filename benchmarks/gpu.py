@@ -33,9 +33,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))  # also in processes with PYTHONSAFEPATH
-from accelerations import compare_in_lockstep, describe_equality, measure_speed
-from kills import a_spec, begun, result
-
+from benchmarks.accelerations import compare_in_lockstep, describe_equality, measure_speed
+from benchmarks.resume_after_kill import initialize_training, make_spec, read_result
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.policies.loading import load_policy
@@ -74,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(measure_one(*options.one.split(","))))
         return 0
     if options.lines:
-        return run_pieces(list_pieces(options.only), options)
+        return run_measurements(list_measurements(options.only), options)
     stored = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
     for path in options.merge or ():
         # A failure, such as for lack of time, does not replace a result.
-        found = {item.pop("piece"): item for item in read_lines(path)}
+        found = {item.pop("measurement"): item for item in read_lines(path)}
         machine = found.pop("conditions")
         stored.setdefault("conditions", machine)
         made = {key: machine[key] for key in ("device", "date")}
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def list_pieces(only: str = "") -> list[str]:
+def list_measurements(only: str = "") -> list[str]:
     """Return the measurements, important ones first.
 
     Each is `KIND,FRAMEWORK,ALGORITHM[,ACCELERATION]`.
@@ -106,41 +105,46 @@ def list_pieces(only: str = "") -> list[str]:
     found += [f"probe,{f},{a}" for f, a in rest]
     parts = only.split(";")
     order = {
-        piece: next((n for n, part in enumerate(parts) if part in piece), None) for piece in found
+        measurement: next((n for n, part in enumerate(parts) if part in measurement), None)
+        for measurement in found
     }
     return sorted((p for p in found if order[p] is not None), key=lambda p: order[p] or 0)
 
 
-def run_pieces(pieces: Sequence[str], options: argparse.Namespace) -> int:
+def run_measurements(measurements: Sequence[str], options: argparse.Namespace) -> int:
     """Run measurements side by side until the time is over, and append what they return."""
     deadline, lock = time.monotonic() + options.seconds, threading.Lock()
-    conditions = json.dumps({"piece": "conditions", **describe_machine(), "jobs": options.jobs})
+    conditions = json.dumps(
+        {"measurement": "conditions", **describe_machine(), "jobs": options.jobs}
+    )
 
     def append(text: str) -> None:
         with lock, options.lines.open("a", encoding="utf-8") as file:
             file.write(text + "\n")
 
-    def run(piece: str) -> None:
+    def run(measurement: str) -> None:
         left = deadline - time.monotonic()
         if left < LAST_START:
             return
         began, load = time.monotonic(), os.getloadavg()[0]
-        found = run_in_process(piece, min(left, LIMITS[piece.partition(",")[0]]))
+        found = run_in_process(measurement, min(left, LIMITS[measurement.partition(",")[0]]))
         seconds = round(time.monotonic() - began, 1)
-        append(json.dumps({"piece": piece, "seconds": seconds, "load": load, **found}))
+        append(json.dumps({"measurement": measurement, "seconds": seconds, "load": load, **found}))
         short = {k: v for k, v in found.items() if k in ("failed", "skipped", "resume_equal")}
-        print(f"{deadline - time.monotonic():5.0f} {piece} {seconds} {short}"[:300], flush=True)
+        print(
+            f"{deadline - time.monotonic():5.0f} {measurement} {seconds} {short}"[:300], flush=True
+        )
 
     append(conditions)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(run, pieces))
+        list(pool.map(run, measurements))
     return 0
 
 
-def run_in_process(piece: str, seconds: float) -> dict[str, Any]:
+def run_in_process(measurement: str, seconds: float) -> dict[str, Any]:
     """Run one measurement; return its result, or how it failed."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", __file__, "--one", piece],
+        [sys.executable, "-W", "ignore", __file__, "--one", measurement],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -196,11 +200,11 @@ def measure_one(
 def measure_training(framework: str, algorithm: str) -> dict[str, Any]:
     """Train twice, and once with a kill; evaluate the policy on the CPU."""
     options = argparse.Namespace(steps=STEPS, wrappers="none", n_envs=1)
-    spec = a_spec(framework, algorithm, options, device=CUDA)
+    spec = make_spec(framework, algorithm, options, device=CUDA)
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch) / name for name in ("once", "again", "killed")]
         for folder, minutes in zip(folders, (0.0, 0.0, CHECKPOINT_MINUTES), strict=True):
-            begun(spec, minutes, folder)
+            initialize_training(spec, minutes, folder)
         processes = [start_worker(folder) for folder in folders]
         was_killed = kill_after_checkpoint(processes[2], folders[2])
         for process in processes:
@@ -219,16 +223,16 @@ def measure_training(framework: str, algorithm: str) -> dict[str, Any]:
             evaluate_loaded_policy(policy, EvaluationConditions()),
             get_recorded_returns(policy),
         )
-        same = result(folders[0])
+        same = read_result(folders[0])
         record = once.record
         assert record is not None
         return {
             "steps": STEPS,
             "training_seconds": record.timings.seconds,
-            "repeat_equal": same == result(folders[1]),
+            "repeat_equal": same == read_result(folders[1]),
             "was_killed": was_killed,
             "resumed_from": resumed,
-            "resume_equal": killed.complete and same == result(folders[2]),
+            "resume_equal": killed.complete and same == read_result(folders[2]),
             "resume_notes": killed.content.get("resume_notes", []),
             "resume_failure": killed.content.get("failure"),
             "cpu_returns_equal": has_same_returns(evaluated, recorded),
@@ -259,8 +263,10 @@ def describe_machine() -> dict[str, Any]:
     """Return the device, the processor and the versions."""
     import torch
 
-    names = ("torch", "jax", "numpy", "gymnasium", "mujoco", "stable-baselines3", "cleanrl")
-    names += ("torchrl", "tensordict", "tianshou", "skrl", "sbx-rl", "flax", "optax", "triton")
+    names = (
+        *("torch", "jax", "numpy", "gymnasium", "mujoco", "stable-baselines3", "cleanrl"),
+        *("torchrl", "tensordict", "tianshou", "skrl", "sbx-rl", "flax", "optax", "triton"),
+    )
     has_gpu = torch.cuda.is_available()
     found: dict[str, str] = {}
     for name in names:
@@ -307,7 +313,7 @@ def render_json(stored: Mapping[str, Any]) -> str:
 
 def render_page(stored: Mapping[str, Any]) -> str:
     """Return the reference page."""
-    machine, stored = stored["conditions"], dict(sorted(stored.items(), key=_order_piece))
+    machine, stored = stored["conditions"], dict(sorted(stored.items(), key=_order_measurement))
     versions = ", ".join(f"{name} {text}" for name, text in machine["versions"].items())
     trained = {
         name: item for name, item in stored.items() if name.startswith("train,") and "steps" in item
@@ -338,11 +344,11 @@ def render_page(stored: Mapping[str, Any]) -> str:
     )
 
 
-def _order_piece(item: tuple[str, Any]) -> list[str]:
+def _order_measurement(item: tuple[str, Any]) -> list[str]:
     return [*item[0].split(",")[2:], item[0]]
 
 
-def select_pieces(
+def select_measurements(
     stored: Mapping[str, Any], kind: str, part: str
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Yield the names and the result of each measurement of a kind that has a part."""
@@ -386,23 +392,23 @@ def render_updates(stored: Mapping[str, Any]) -> str:
     """Return the table of updates that were compared with the CPU's."""
     compared: dict[tuple[str, str], dict[str, Any]] = {}
     for kind in ("lockstep", "probe"):
-        for (framework, algorithm), item in select_pieces(stored, kind, "equality"):
+        for (framework, algorithm), item in select_measurements(stored, kind, "equality"):
             compared[framework, algorithm] = item["equality"]
     rows = []
     for pair, found in compared.items():
         probes = found["probes"]
-        asked = "not run"
+        changes = "not run"
         if probes:
             names = ", ".join(probes["changed"]) or "none"
-            asked = f"of {probes['asked']} answers these change: {names}"
-        rows.append((*pair, describe_equality(found), f"{found['rounding']:.1g}", asked))
+            changes = f"of {probes['asked']} answers these change: {names}"
+        rows.append((*pair, describe_equality(found), f"{found['rounding']:.1g}", changes))
     return _render_table(("framework", "algorithm", "equality", "rounding", "probes"), rows)
 
 
 def render_speeds(stored: Mapping[str, Any]) -> str:
     """Return the table of the times on CPU and GPU."""
     ratio = "time on the CPU / time on the GPU: median of pairs [range]"
-    speeds = select_pieces(stored, "speed", "speed")
+    speeds = select_measurements(stored, "speed", "speed")
     rows = [(*pair, _format_ratio(item["speed"])) for pair, item in speeds]
     return _render_table(("framework", "algorithm", ratio), rows)
 
@@ -412,7 +418,7 @@ def render_accelerations(stored: Mapping[str, Any]) -> str:
     head = ("framework", "algorithm", "acceleration", "equality", "speed: median of pairs [range]")
     rows = [
         (*pair, f"`{name}`", describe_equality(item["equality"]), _format_ratio(item["speed"]))
-        for (*pair, name), item in select_pieces(stored, "accelerate", "equality")
+        for (*pair, name), item in select_measurements(stored, "accelerate", "equality")
     ]
     return _render_table(head, rows)
 

@@ -21,7 +21,7 @@ def make_scores() -> dict[str, np.ndarray]:
     return scores
 
 
-def measure(work: Callable[[], tuple[np.ndarray, ...]], repeats: int) -> dict[str, Any]:
+def time_work(work: Callable[[], tuple[np.ndarray, ...]], repeats: int) -> dict[str, Any]:
     """Return the median time over repeats, the numbers, and whether all calls are bit-equal."""
     walls, cpus, results = [], [], []
     for _ in range(repeats):

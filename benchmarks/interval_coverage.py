@@ -22,26 +22,32 @@ CHUNK = 500  # samples that share their bootstrap draws
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
-def normal(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+def draw_normal(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Draw normal returns."""
     return rng.normal(size=shape)
 
 
-def skewed(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+def draw_skewed(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Draw most runs near the best return, with a weak tail: a mirrored lognormal (sigma 1)."""
     return np.exp(0.5) - rng.lognormal(size=shape)
 
 
-def two_humped(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+def draw_two_humped(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Draw four runs in five that learn, about 1000 +- 50; the fifth stays at about 100 +- 50."""
     learned = rng.random(shape) < 0.8
     return np.where(learned, 1000.0, 100.0) - 820 + rng.normal(0, 50, size=shape)
 
 
-CASES: dict[str, Draw] = {"normal": normal, "skewed": skewed, "two-humped": two_humped}
+CASES: dict[str, Draw] = {
+    "normal": draw_normal,
+    "skewed": draw_skewed,
+    "two-humped": draw_two_humped,
+}
 
 
-def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tuple[float, float]:
+def measure_coverage(
+    draw: Draw, n: int, method: str, repeats: int, seed: int = 0
+) -> tuple[float, float]:
     """Return the share of intervals that contain the true mean, 0, and their mean width.
 
     Args:
@@ -52,16 +58,16 @@ def coverage(draw: Draw, n: int, method: str, repeats: int, seed: int = 0) -> tu
         seed: The same seed gives all methods the same samples.
     """
     samples, resamples = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    held, width = 0, 0.0
+    covered, width = 0, 0.0
     for start in range(0, repeats, CHUNK):
         columns = min(CHUNK, repeats - start)
         _, low, high = compute_interval_bounds(draw(samples, (n, columns)), method, resamples)
-        held += int(np.count_nonzero((low <= 0) & (high >= 0)))
+        covered += int(np.count_nonzero((low <= 0) & (high >= 0)))
         width += float((high - low).sum())
-    return held / repeats, width / repeats
+    return covered / repeats, width / repeats
 
 
-def rows(repeats: int) -> list[str]:
+def render_rows(repeats: int) -> list[str]:
     """Return the rows of the Markdown table."""
     lines = [
         f"| returns | seeds | {' | '.join(f'`{method}`' for method in INTERVAL_METHODS)} |",
@@ -69,7 +75,7 @@ def rows(repeats: int) -> list[str]:
     ]
     for name, draw in CASES.items():
         for n in SIZES:
-            found = [coverage(draw, n, method, repeats) for method in INTERVAL_METHODS]
+            found = [measure_coverage(draw, n, method, repeats) for method in INTERVAL_METHODS]
             widths = [width / found[0][1] for _, width in found]
             cells = [
                 f"{share:.1%} ({width:.2f})"
@@ -84,7 +90,7 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10_000)
-    print("\n".join(rows(parser.parse_args().repeats)))
+    print("\n".join(render_rows(parser.parse_args().repeats)))
     return 0
 
 

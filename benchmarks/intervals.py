@@ -8,13 +8,14 @@ virtual environment:
     rliable-venv/bin/pip install "rliable==1.2.0" "pandas<3" "arch>=7,<8"
     python benchmarks/intervals.py --rliable rliable-venv/bin/python
 
-With 50,000 resamples rliable takes some ten minutes; `--resamples 2000` is a first look.
+With 50,000 resamples rliable takes some ten minutes; `--resamples 2000` gives a first impression.
 
 An end of an interval is a percentile of random draws. It counts as within Monte-Carlo error if
 rliable's lies between our percentiles four standard errors of the difference below and above.
 """
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -29,8 +30,14 @@ import numpy as np
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
-from interval_cases import IMPLEMENTATIONS, SEEDS, TASKS, THRESHOLDS, make_scores, measure
-
+from benchmarks.interval_cases import (
+    IMPLEMENTATIONS,
+    SEEDS,
+    TASKS,
+    THRESHOLDS,
+    make_scores,
+    time_work,
+)
 from parallax.analysis.stats.aggregates import compute_aggregates, compute_profiles
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -40,25 +47,27 @@ Side = dict[str, dict[str, Any]]
 
 def main() -> int:
     """Measure both sides and print the comparison."""
-    options = _parser().parse_args()
+    options = _make_parser().parse_args()
     if options.ours:
-        Path(options.ours).write_text(json.dumps(ours(options.resamples)))
+        Path(options.ours).write_text(json.dumps(measure_harness(options.resamples)))
         return 0
     reps = str(options.resamples)
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "ours.json", Path(folder) / "rliable.json"
         own = [sys.executable, __file__, "--resamples", reps, "--ours", str(first)]
-        theirs = [options.rliable, str(FOLDER / "rliable_side.py"), reps, str(second)]
+        theirs = [options.rliable, str(FOLDER / "rliable_intervals.py"), reps, str(second)]
         for command in (own, theirs):
             subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
-        report(json.loads(first.read_text()), json.loads(second.read_text()), options.resamples)
+        print_comparison(
+            json.loads(first.read_text()), json.loads(second.read_text()), options.resamples
+        )
     return 0
 
 
-def ours(resamples: int) -> Side:
+def measure_harness(resamples: int) -> Side:
     """Return times and numbers of our side, with brackets for the ends."""
-    work = _work(resamples)
-    found = {name: measure(lambda call=call: call(0.95), 5) for name, call in work.items()}
+    work = _make_work(resamples)
+    found = {name: time_work(functools.partial(call, 0.95), 5) for name, call in work.items()}
     error = np.sqrt(2 * 0.025 * 0.975 / resamples)
     wider, narrower = (0.95 + sign * 2 * 4 * error for sign in (1, -1))
     for name, call in work.items():
@@ -68,7 +77,7 @@ def ours(resamples: int) -> Side:
     return found
 
 
-def _work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
+def _make_work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
     scores = {name: list(values.T) for name, values in make_scores().items()}
 
     def aggregates(level: float) -> Arrays:
@@ -82,7 +91,7 @@ def _work(resamples: int) -> dict[str, Callable[[float], Arrays]]:
     return {"aggregates": aggregates, "profiles": profiles}
 
 
-def report(own: Side, theirs: Side, resamples: int) -> None:
+def print_comparison(own: Side, theirs: Side, resamples: int) -> None:
     """Print the comparison as a Markdown table."""
     print(
         f"{IMPLEMENTATIONS} implementations x ({SEEDS} seeds x {TASKS} tasks), {resamples:,} "
@@ -92,7 +101,7 @@ def report(own: Side, theirs: Side, resamples: int) -> None:
     )
     for name, mine in own.items():
         other = theirs[name]
-        apart = np.abs(np.array(mine["values"]) - np.array(other["values"]))
+        differences = np.abs(np.array(mine["values"]) - np.array(other["values"]))
         wide, narrow = (np.array(ends) for ends in mine["brackets"])
         ends, slack = np.array(other["values"])[1:], 1e-6
         within = (ends >= np.minimum(wide, narrow) - slack) & (
@@ -100,7 +109,8 @@ def report(own: Side, theirs: Side, resamples: int) -> None:
         )
         print(
             f"| {name} | {mine['cpu']:.2f} | {other['cpu']:.1f} | {other['cpu'] / mine['cpu']:.0f} "
-            f"| {apart[0].max():.0e} | {apart[1:].max():.4f} | {within.sum()} of {within.size} |"
+            f"| {differences[0].max():.0e} | {differences[1:].max():.4f} "
+            f"| {within.sum()} of {within.size} |"
         )
     same = all(mine["same_bits"] for mine in own.values())
     print(f"\nOurs, five calls with one seed: {'the same bits' if same else 'DIFFERENT bits'}.")
@@ -110,7 +120,7 @@ def report(own: Side, theirs: Side, resamples: int) -> None:
     print(f"Wall seconds, ours and rliable's: {walls}.")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rliable", default="rliable-venv/bin/python", help="its Python")
     parser.add_argument("--resamples", type=int, default=50_000)

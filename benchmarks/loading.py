@@ -27,8 +27,10 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
 
 FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
-TASKS = ("Ant", "HalfCheetah", "Hopper", "InvertedPendulum")
-TASKS += ("InvertedDoublePendulum", "Reacher", "Swimmer", "Walker2d")
+TASKS = (
+    *("Ant", "HalfCheetah", "Hopper", "InvertedPendulum"),
+    *("InvertedDoublePendulum", "Reacher", "Swimmer", "Walker2d"),
+)
 EVALUATIONS, EPISODES, STEPS = 300, 30, 3_000_000
 
 
@@ -38,16 +40,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--evaluations", type=int, default=EVALUATIONS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.folder:
-        print(json.dumps(measure(Path(asked.folder))))
+    options = parser.parse_args()
+    if options.folder:
+        print(json.dumps(measure_reading(Path(options.folder))))
         return 0
     with tempfile.TemporaryDirectory() as place:
-        count = write_study(Path(place), asked.seeds, asked.evaluations)
+        count = write_study(Path(place), options.seeds, options.evaluations)
         command = [sys.executable, __file__, "--folder", place]
         found = json.loads(subprocess.check_output(command, text=True))
     assert found["used"] == count, found
-    print(f"{count:,} runs of {asked.evaluations} evaluations x {EPISODES} episodes")
+    print(f"{count:,} runs of {options.evaluations} evaluations x {EPISODES} episodes")
     for name in ("load", "answers"):
         wall, cpu = found[name]
         print(f"{name:<8} {wall:6.2f} s, {cpu:6.2f} CPU s")
@@ -55,15 +57,15 @@ def main() -> int:
     return 0
 
 
-def measure(folder: Path) -> dict[str, Any]:
+def measure_reading(folder: Path) -> dict[str, Any]:
     """Read and judge the folder; return times and peak memory in bytes."""
     found: dict[str, Any] = {}
     start = time.perf_counter(), time.process_time()
     loaded = load_runs(folder)
-    found["load"] = _since(start)
+    found["load"] = _measure_since(start)
     start = time.perf_counter(), time.process_time()
     judge_runs(loaded, VerdictOptions())
-    found["answers"] = _since(start)
+    found["answers"] = _measure_since(start)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {**found, "used": loaded.used, "memory": memory}
 
@@ -88,9 +90,10 @@ def _write_run(
     env, algorithm, hps, framework = place
     folder = root.joinpath("thesis", *place, f"steps={STEPS}", f"seed={seed}")
     folder.mkdir(parents=True)
-    spec = {"study": "thesis", "env": env, "algorithm": algorithm, "hps": hps}
+    spec: dict[str, Any] = {"study": "thesis", "env": env, "algorithm": algorithm, "hps": hps}
     spec |= {"framework": framework, "seed": seed, "steps": STEPS}
-    record = {"schema": 1, "status": "completed", "spec": spec}
+    spec["eval_every"] = STEPS // evaluations
+    record: dict[str, Any] = {"schema": 1, "status": "completed", "spec": spec}
     record |= {"steps": {"requested": STEPS, "scheduled": STEPS, "taken": STEPS}}
     # About as much other content as a real run.json.
     record["alignment"] = [{"name": f"field {i}", "text": "x" * 60} for i in range(60)]
@@ -106,7 +109,7 @@ def _write_run(
     )
 
 
-def _since(start: tuple[float, float]) -> tuple[float, float]:
+def _measure_since(start: tuple[float, float]) -> tuple[float, float]:
     return time.perf_counter() - start[0], time.process_time() - start[1]
 
 

@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found |= {item["left_out"]: item for item in new}
             measured[key]["necessity"] = list(found.values())
         else:
-            kept = {k: v for k, v in measured.get(key, {}).items() if k == "necessity"}
-            measured[key] = measure_algorithm(algorithm, options) | kept
+            stored = {k: v for k, v in measured.get(key, {}).items() if k == "necessity"}
+            measured[key] = measure_algorithm(algorithm, options) | stored
         write_text(options.output, json.dumps(measured, indent=1) + "\n")
     print(render_table(measured))
     if options.markdown:

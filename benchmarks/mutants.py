@@ -1,4 +1,4 @@
-"""Which mutants of upstream's update code the probes find, and which they miss.
+"""Shares of the mutants of upstream's update code that the probes find and miss.
 
 `python benchmarks/mutants.py --output FILE` examines a sample of the mutants of every framework and
 algorithm: a short training shows whether a mutant changes any weight; then the probes show whether
@@ -58,7 +58,7 @@ class MutantOutcome:
         outcome: `equivalent`, `breaks` (the short training ends with an error or does not end),
             `found` or `missed`.
         by: The first probe whose answer changed; how the training broke; else empty.
-        asked: Number of probes that were run.
+        asked: Number of probes that were run; the name in stored files.
         seconds: CPU seconds.
         text: Description of the change.
     """
@@ -88,7 +88,7 @@ class UnmutatedBaseline:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examine and report."""
-    options = _parser().parse_args(arguments)
+    options = _make_parser().parse_args(arguments)
     frameworks = (
         options.frameworks.split(",") if options.frameworks else list(find_adapter_entry_points())
     )
@@ -99,12 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for algorithm in algorithms:
             for framework in frameworks:
                 if load_adapter(framework).supports(algorithm):
-                    _in_child(functools.partial(examine, framework, algorithm, options), 3600)
-    print(report(read(options.output)))
+                    _run_in_child(
+                        functools.partial(examine_mutants, framework, algorithm, options), 3600
+                    )
+    print(render_report(read_outcomes(options.output)))
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="FILE", help="JSON, a line per mutant")
@@ -116,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant]:
+def choose_sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant]:
     """Return some random mutants, or all if `size` is 0."""
     if not size or size >= len(found):
         return list(found)
@@ -124,10 +126,12 @@ def sample(found: Sequence[CodeMutant], size: int, seed: int) -> list[CodeMutant
     return [found[number] for number in sorted(chosen)]
 
 
-def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None:
+def examine_mutants(framework: str, algorithm: str, options: argparse.Namespace) -> None:
     """Examine mutants of one framework's algorithm, each in a process forked from this one."""
-    done = {item.mutant for item in read(options.output)}
-    chosen = sample(load_mutants(load_adapter(framework), algorithm), options.per, options.seed)
+    done = {item.mutant for item in read_outcomes(options.output)}
+    chosen = choose_sample(
+        load_mutants(load_adapter(framework), algorithm), options.per, options.seed
+    )
     waiting = [mutant for mutant in chosen if mutant.qualified_name not in done]
     if not waiting:
         return
@@ -135,20 +139,26 @@ def examine(framework: str, algorithm: str, options: argparse.Namespace) -> None
     import_modules(adapter.training_modules(algorithm))
     known = measure_baseline(adapter, algorithm)
     for mutant in waiting:
-        code = _in_child(functools.partial(one, mutant, adapter, known, options.output), LIMIT)
+        code = _run_in_child(
+            functools.partial(examine_mutant, mutant, adapter, known, options.output), LIMIT
+        )
         if code:
-            _write(
+            _append_outcome(
                 options.output,
                 make_mutant_outcome(mutant, BREAKS, f"its process ends with {code}", 0, LIMIT),
             )
         print(json.loads(options.output.read_text().splitlines()[-1]), flush=True)
 
 
-def one(mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline, path: Path) -> None:
+def examine_mutant(
+    mutant: CodeMutant, adapter: Adapter, known: UnmutatedBaseline, path: Path
+) -> None:
     """Examine a mutant and store its outcome."""
     started = time.process_time()
-    outcome, by, asked = _determine_outcome(mutant, adapter, known)
-    _write(path, make_mutant_outcome(mutant, outcome, by, asked, time.process_time() - started))
+    outcome, by, n_probes = _determine_outcome(mutant, adapter, known)
+    _append_outcome(
+        path, make_mutant_outcome(mutant, outcome, by, n_probes, time.process_time() - started)
+    )
 
 
 def measure_baseline(adapter: Adapter, algorithm: str) -> UnmutatedBaseline:
@@ -171,12 +181,12 @@ def hash_trained_weights(framework: str, algorithm: str) -> tuple[str, ...]:
 
 
 def make_mutant_outcome(
-    mutant: CodeMutant, outcome: str, by: str, asked: int, seconds: float
+    mutant: CodeMutant, outcome: str, by: str, n_probes: int, seconds: float
 ) -> MutantOutcome:
     """Return the outcome of a mutant with its description."""
     place = f"{mutant.piece.where}:{mutant.line}"
     name, operator = mutant.qualified_name, mutant.operator
-    return MutantOutcome(name, operator, place, outcome, by, asked, seconds, mutant.does)
+    return MutantOutcome(name, operator, place, outcome, by, n_probes, seconds, mutant.does)
 
 
 def _determine_outcome(
@@ -208,7 +218,7 @@ def is_unchanged(probe: Probe, before: ProbeAnswer, after: ProbeAnswer | None) -
     return is_same_answer(probe, before, after)
 
 
-def _in_child(work: Callable[[], None], limit: int) -> int:
+def _run_in_child(work: Callable[[], None], limit: int) -> int:
     """Run `work` in a child process and return its exit code, negative for a signal."""
     sys.stdout.flush()
     pid = os.fork()
@@ -227,22 +237,22 @@ def _in_child(work: Callable[[], None], limit: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _write(path: Path, found: MutantOutcome) -> None:
+def _append_outcome(path: Path, found: MutantOutcome) -> None:
     with path.open("a") as file:
         print(json.dumps(dataclasses.asdict(found)), file=file)
 
 
-def read(path: Path) -> list[MutantOutcome]:
+def read_outcomes(path: Path) -> list[MutantOutcome]:
     """Return the outcomes of the mutants examined so far."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [MutantOutcome(**json.loads(line)) for line in lines]
 
 
-def report(found: Sequence[MutantOutcome]) -> str:
+def render_report(found: Sequence[MutantOutcome]) -> str:
     """Return Markdown tables: by operator, framework and algorithm, then all missed mutants."""
     parts = [f"{len(found)} mutants examined, {sum(f.seconds for f in found):.0f} s of CPU time"]
     for title, key in _GROUPS.items():
-        parts.append(table(title, found, key))
+        parts.append(render_table(title, found, key))
     missed = [item for item in found if item.outcome == MISSED]
     parts += [f"Missed ({len(missed)}):", *(f"- `{f.mutant}`: {f.text}" for f in missed)]
     return (
@@ -259,7 +269,9 @@ _GROUPS: dict[str, Callable[[MutantOutcome], str]] = {
 }
 
 
-def table(title: str, found: Iterable[MutantOutcome], key: Callable[[MutantOutcome], str]) -> str:
+def render_table(
+    title: str, found: Iterable[MutantOutcome], key: Callable[[MutantOutcome], str]
+) -> str:
     """Return a table of outcome counts, and the share found of those that change the training."""
     groups: dict[str, Counter[str]] = {}
     for item in found:
@@ -269,8 +281,8 @@ def table(title: str, found: Iterable[MutantOutcome], key: Callable[[MutantOutco
     rows.append("|---|---|---|---|---|---|---|")
     for name in (*sorted(groups.keys() - {"all"}), "all"):
         counts = groups.get(name, Counter())
-        told = counts[FOUND] + counts[MISSED]
-        share = f"{counts[FOUND] / told:.0%}" if told else "-"
+        trained = counts[FOUND] + counts[MISSED]
+        share = f"{counts[FOUND] / trained:.0%}" if trained else "-"
         cells = [counts.total(), *(counts[o] for o in (EQUIVALENT, BREAKS, FOUND, MISSED))]
         rows.append(f"| {name} | {' | '.join(map(str, cells))} | {share} |")
     return "\n".join(rows)

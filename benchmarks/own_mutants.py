@@ -36,13 +36,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[threads] = "1"  # before anything imports a numerical library
 
 import pytest
-import statement_coverage
+
+from benchmarks import statement_coverage
 
 ROOT = Path(__file__).parents[1]
 MUTATED_FOLDERS = (
@@ -306,7 +307,7 @@ def encode_coverage(coverage: statement_coverage.FileCoverage) -> dict[str, obje
     }
 
 
-def decode_coverage(row: dict[str, dict[str, object]]) -> statement_coverage.FileCoverage:
+def decode_coverage(row: dict[str, dict[str, Any]]) -> statement_coverage.FileCoverage:
     """Decode what `encode_coverage` made."""
     names = [*row["seconds"], ""]
     visits, shared = (
@@ -639,6 +640,8 @@ def generate_mutants(source: str) -> Iterator[tuple[str, str, str]]:
     encoded = source.encode()
     for node in ast.walk(ast.parse(source)):
         for what, replacement in mutate_node(node):
+            assert isinstance(node, ast.expr | ast.stmt)
+            assert node.end_lineno is not None and node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
             changed = (encoded[:start] + replacement.encode() + encoded[end:]).decode()
@@ -660,8 +663,8 @@ def mutate_node(node: ast.AST) -> Iterator[tuple[str, str]]:
                 f"({ast.unparse(swapped)})",
             )
         case ast.BoolOp(op=operator, values=values):
-            other = ast.Or() if isinstance(operator, ast.And) else ast.And()
-            yield "and <-> or", f"({ast.unparse(ast.BoolOp(other, values))})"
+            swapped_bool = ast.Or() if isinstance(operator, ast.And) else ast.And()
+            yield "and <-> or", f"({ast.unparse(ast.BoolOp(swapped_bool, values))})"
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in ARITHMETIC:
             other_operator = ARITHMETIC[type(operator)]()
             yield (

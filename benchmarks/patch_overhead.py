@@ -50,7 +50,9 @@ def main() -> int:
         for number in range(pairs):
             seconds = {}
             for value in (own, other)[:: 1 if number % 2 else -1]:
-                seconds[value] = train(framework, algorithm, f"hyperparameters.{name}={value}")
+                seconds[value] = measure_training(
+                    framework, algorithm, f"hyperparameters.{name}={value}"
+                )
             assert seconds[own][1] < seconds[other][1], "the other value needs no patch"
             ratios.append(np.log(seconds[other][0] / seconds[own][0]))
         mean, error = statistics.mean(ratios), stats.sem(ratios)
@@ -65,7 +67,7 @@ def main() -> int:
     return 0
 
 
-def train(framework: str, algorithm: str, change: str) -> tuple[float, int]:
+def measure_training(framework: str, algorithm: str, change: str) -> tuple[float, int]:
     """Return CPU seconds of training without evaluations, and the number of patches."""
     env, settings = TASKS[algorithm]
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from parallax.analysis.stats.multiple_testing import adjust_holm
 PILOT, LEVEL, MARGIN = 5, 0.05, 0.01
 
 
-def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float]:
+def measure_decided_shares(gap: float, n: int, family: int, repeats: int) -> tuple[float, float]:
     """Return the share of pairs found different with n seeds: by Bonferroni, and after Holm."""
     rng = np.random.default_rng(1)
     alone, holm, count = 0, 0, 0
@@ -48,16 +48,16 @@ def decided(gap: float, n: int, family: int, repeats: int) -> tuple[float, float
     return alone / count, holm / count
 
 
-def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, float]:
+def simulate_pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, float]:
     """Return pilots' estimates, how often their range has the true need, and its mean width."""
     rng = np.random.default_rng(2)
-    true = need(gap, (1.0, 1.0), family)
+    true = compute_seeds_needed(gap, (1.0, 1.0), family)
     points, inside, width = [], 0, []
     for _ in range(repeats):
         first, second = rng.normal(gap, 1, PILOT), rng.normal(0, 1, PILOT)
         sds = float(first.std(ddof=1)), float(second.std(ddof=1))
-        apart = float(first.mean() - second.mean())
-        points.append(need(apart, sds, family))
+        difference = float(first.mean() - second.mean())
+        points.append(compute_seeds_needed(difference, sds, family))
         low, high = effects.estimate_seed_range(
             (compute_moments(first), compute_moments(second)), LEVEL / family, MARGIN, rng
         )
@@ -66,7 +66,7 @@ def pilots(gap: float, family: int, repeats: int) -> tuple[np.ndarray, float, fl
     return np.array(points), inside / repeats, float(np.exp(np.mean(width)))
 
 
-def need(gap: float, sds: tuple[float, float], family: int) -> float:
+def compute_seeds_needed(gap: float, sds: tuple[float, float], family: int) -> float:
     """Return the seeds needed to decide, given these values."""
     values = (np.array([value]) for value in (gap, *sds, LEVEL / family, MARGIN))
     gaps, one, two, level, margin = values
@@ -82,9 +82,9 @@ def main() -> int:
     print("range holds the need | range, times |\n|---|---|---|---|---|---|---|---|")
     for family in (1, 24, 96):
         for gap in (3.0, 2.0, 1.0):
-            n = need(gap, (1.0, 1.0), family)
-            alone, holm = decided(gap, int(n), family, max(repeats, 10 * family))
-            points, inside, width = pilots(gap, family, repeats)
+            n = compute_seeds_needed(gap, (1.0, 1.0), family)
+            alone, holm = measure_decided_shares(gap, int(n), family, max(repeats, 10 * family))
+            points, inside, width = simulate_pilots(gap, family, repeats)
             low, high = np.quantile(points, [0.1, 0.9], method="inverted_cdf")
             said = f"{low:.0f} to {high:.0f}" if np.isfinite(high) else f"{low:.0f} to > 1,000"
             cells = (f"{gap:g}", family, f"{n:.0f}", f"{alone:.0%}", f"{holm:.0%}", said)

@@ -26,20 +26,20 @@ TASKS, SEEDS = 8, 5
 Shape = Callable[[np.random.Generator, int], FloatArray]
 
 
-def normal(rng: np.random.Generator, n: int) -> FloatArray:
+def draw_normal(rng: np.random.Generator, n: int) -> FloatArray:
     """Draw with standard deviation 1 and mean 0."""
     return rng.normal(size=n)
 
 
-def skewed(rng: np.random.Generator, n: int) -> FloatArray:
+def draw_skewed(rng: np.random.Generator, n: int) -> FloatArray:
     """Draw from a mirrored exponential of standard deviation 1 and mean 0."""
     return 1 - rng.exponential(size=n)
 
 
-SHAPES: dict[str, Shape] = {"normal": normal, "skewed": skewed}
+SHAPES: dict[str, Shape] = {"normal": draw_normal, "skewed": draw_skewed}
 
 
-def one_study(
+def simulate_study(
     shape: Shape, between: float, rng: np.random.Generator
 ) -> tuple[bool, float, float, float]:
     """Return whether the mean is covered, shares of tasks covered (pooled, alone), width ratio."""
@@ -52,19 +52,20 @@ def one_study(
             for side in (0, 1)
         )
         tests.append(compute_contrast([compute_moments(first)], [compute_moments(second)]))
-    differences, errors, freedom = (
-        np.array([float(getattr(test, name)) for test in tests])
-        for name in ("difference", "error", "freedom")
-    )
+    differences = np.array([float(test.difference) for test in tests])
+    errors = np.array([float(test.error) for test in tests])
+    freedom = np.array([float(test.degrees_of_freedom) for test in tests])
     found = pool_differences(differences, errors**2, freedom)
     halves = errors * stats.t.ppf(0.975, freedom)
-    held = (found.lows <= truth) & (truth <= found.highs)
+    covered = (found.lows <= truth) & (truth <= found.highs)
     alone = np.abs(differences - truth) <= halves
     width = (found.highs - found.lows).mean() / (2 * halves.mean())
-    return bool(found.low <= 0.1 <= found.high), held.mean(), alone.mean(), float(width)
+    return bool(found.low <= 0.1 <= found.high), covered.mean(), alone.mean(), float(width)
 
 
-def power(correlation: float, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, ...]:
+def measure_power(
+    correlation: float, n: int, repeats: int, rng: np.random.Generator
+) -> tuple[float, ...]:
     """Return rates at which paired and Welch's tests find a shift of 1.5 deviations, and none."""
     rows = []
     for shift in (1.5, 0.0):
@@ -86,12 +87,13 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     rng = np.random.default_rng(0)
     print(
-        "| returns | deviation between tasks | mean held | tasks, pooled | tasks, alone | width |"
+        "| returns | deviation between tasks | mean covered | tasks, pooled | tasks, alone "
+        "| width |"
     )
     print("|---|---|---|---|---|---|")
     for name, shape in SHAPES.items():
         for between in (0.0, 0.05, 0.2):
-            studies = [one_study(shape, between, rng) for _ in range(repeats)]
+            studies = [simulate_study(shape, between, rng) for _ in range(repeats)]
             mean, pooled, alone, width = np.mean(studies, axis=0)
             print(f"| {name} | {between} | {mean:.1%} | {pooled:.1%} | {alone:.1%} | {width:.2f} |")
     print()
@@ -99,7 +101,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for n in (5, 10):
         for correlation in (0.0, 0.3, 0.6, 0.9):
-            rates = power(correlation, n, repeats, rng)
+            rates = measure_power(correlation, n, repeats, rng)
             print(f"| {n} | {correlation} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
 
 

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--algorithms", help="likewise")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    specs = settings_of(options)
+    specs = list_specs(options)
     started, own = time.monotonic(), time.process_time()
     run_preflight(specs, options.processes)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -42,7 +42,7 @@ def main() -> None:
     print(f"memory at most, MiB: {children.ru_maxrss // 1024}")
 
 
-def settings_of(options: argparse.Namespace) -> list[RunSpec]:
+def list_specs(options: argparse.Namespace) -> list[RunSpec]:
     """Return a run of each setting of a study."""
     content = yaml.safe_load((STUDIES / f"{options.study}.yaml").read_text())
     params = content["hydra"]["sweeper"]["params"]

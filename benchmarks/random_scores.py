@@ -10,6 +10,7 @@ episodes from seeds 0 to 299; it takes some minutes. LunarLander needs the extra
 `box2d`, the games of MinAtar `minatar`.
 """
 
+import argparse
 import csv
 import sys
 import warnings
@@ -58,7 +59,7 @@ COLUMNS = (
 )
 
 
-def play(env_id: str) -> np.ndarray:
+def play_random(env_id: str) -> np.ndarray:
     """Return each episode's return for random actions."""
     memory_tasks.register_memory_task(env_id)
     optional_tasks.register_task(env_id)
@@ -80,8 +81,9 @@ def play(env_id: str) -> np.ndarray:
 def play_constant(env_id: str) -> tuple[np.ndarray, str]:
     """Return each episode's return for the policy that does nothing, and its action."""
     space = make_task_env(env_id).action_space
-    if not isinstance(space, gym.spaces.Discrete):
+    if isinstance(space, gym.spaces.Box):
         return play_batched(env_id, np.zeros(space.shape, space.dtype)), "action 0"
+    assert isinstance(space, gym.spaces.Discrete)
     found = {action: play_batched(env_id, action) for action in range(int(space.n))}
     found = {action: returns for action, returns in found.items() if len(returns)}
     best = max(found, key=lambda action: float(found[action].mean()))
@@ -106,22 +108,25 @@ def main() -> None:
     """Print the table."""
     warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
-    policy, *wanted = sys.argv[1:]
-    if policy not in ("random", "do_nothing"):
-        sys.exit(f"{policy}: give random or do_nothing, then tasks if not all.")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("policy", choices=["random", "do_nothing"])
+    parser.add_argument("tasks", nargs="*", help="such as CartPole-v1 (default: all)")
+    options = parser.parse_args()
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     source = f"benchmarks/random_scores.py, gymnasium {gym.__version__}"
     for task, version in TASKS:
-        if wanted and f"{task}-{version}" not in wanted:
+        if options.tasks and f"{task}-{version}" not in options.tasks:
             continue
         name = f"{task}-{version}"
-        returns, action = (play(name), "") if policy == "random" else play_constant(name)
+        returns, action = (
+            (play_random(name), "") if options.policy == "random" else play_constant(name)
+        )
         mean, sd = f"{returns.mean():.2f}", f"{returns.std(ddof=1):.2f}"
         package = (
             f", MinAtar {version_of('MinAtar')}" if optional_tasks.is_minatar_game(task) else ""
         )
-        row = [policy, task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
+        row = [options.policy, task, version, "", "gymnasium", "mean over episodes", 0, mean, sd]
         note = "; ".join(filter(None, ["spread over episodes", action]))
         writer.writerow([*row, "sd", EPISODES, source + package, note])
         print(f"{name}: {mean} +- {sd} {action}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Do random values of hyperparameters mean the same in every framework?
+"""Compares frameworks that train with random values of hyperparameters.
 
     python benchmarks/random_values.py --sets 10 --seed 1
 
@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from lockstep_pairs import LEVEL, change_experiment
 
+from benchmarks.lockstep_pairs import LEVEL, change_experiment
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.conformance.trainings import get_scripted_task, observe_run
 from parallax.harness.contract.adapter import load_adapter
@@ -168,7 +168,7 @@ def compare_counts(
             "eval_episodes": 1,
             "alignment": "exact",
         }
-        spec = make_run_spec(run, recipe | values, recipe)
+        spec = make_run_spec(run, {**recipe, **values}, recipe)
         prepared = prepare_run(spec, load_adapter(framework))
         with contextlib.redirect_stdout(io.StringIO()):  # CleanRL's scripts print
             seen = observe_run(prepared)

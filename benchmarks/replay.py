@@ -43,22 +43,22 @@ _Memory = tuple[Callable[[], Any], Callable[[Any], None], int]
 """Draws indices, stores errors at them, and the bytes that it needs besides transitions."""
 
 
-def strategy(name: str, size: int) -> _Memory:
+def build_strategy(name: str, size: int) -> _Memory:
     """Return functions of one of this project's strategies that draw, and store errors."""
     made: Any = make_replay_strategy({"name": name}, size, size, CompiledSumTree)
     places = made.add(size)
     numbers = np.random.default_rng(0)
     made.update(places, numbers.exponential(size=size))
     if name in ("atdc", "imp"):
-        made.sweep(lambda asked: made.errors[asked] * 0.9)
+        made.sweep(lambda values: made.errors[values] * 0.9)
     errors = numbers.exponential(size=BATCH)
-    kept = sum(part.nbytes for part in vars(made).values() if isinstance(part, np.ndarray))
-    kept += made._tree._tree._value.nbytes
+    extra_bytes = sum(part.nbytes for part in vars(made).values() if isinstance(part, np.ndarray))
+    extra_bytes += made._tree._tree._value.nbytes
     draw = lambda: made.sample(numbers, BATCH)[0]  # noqa: E731
-    return draw, lambda indices: made.update(indices, errors), kept
+    return draw, lambda indices: made.update(indices, errors), extra_bytes
 
 
-def tianshou_prioritised(size: int) -> _Memory:
+def build_tianshou_prioritized(size: int) -> _Memory:
     """Return Tianshou's prioritised buffer, without the storage of transitions."""
     from tianshou.data import PrioritizedReplayBuffer
 
@@ -73,11 +73,11 @@ def tianshou_prioritised(size: int) -> _Memory:
         weights / weights.max()
         return indices
 
-    kept = buffer.weight._value.nbytes
-    return draw, lambda indices: buffer.update_weight(indices, errors), kept
+    extra_bytes = buffer.weight._value.nbytes
+    return draw, lambda indices: buffer.update_weight(indices, errors), extra_bytes
 
 
-def tianshou_uniform(size: int) -> _Memory:
+def build_tianshou_uniform(size: int) -> _Memory:
     """Return Tianshou's buffer, without the storage of transitions."""
     from tianshou.data import ReplayBuffer
 
@@ -86,7 +86,7 @@ def tianshou_uniform(size: int) -> _Memory:
     return lambda: buffer.sample_indices(BATCH), lambda indices: None, 0
 
 
-def torchrl_uniform(size: int) -> _Memory:
+def build_torchrl_uniform(size: int) -> _Memory:
     """Return TorchRL's random sampler on a storage of one number per transition."""
     import torch
     from torchrl.data import LazyTensorStorage, RandomSampler
@@ -96,7 +96,7 @@ def torchrl_uniform(size: int) -> _Memory:
     return lambda: sampler.sample(storage, BATCH)[0], lambda indices: None, 0
 
 
-def torchrl_prioritised(size: int) -> _Memory:
+def build_torchrl_prioritized(size: int) -> _Memory:
     """Return TorchRL's prioritised sampler on a storage of one number per transition."""
     import torch
     from torchrl.data import LazyTensorStorage, PrioritizedSampler
@@ -114,13 +114,13 @@ def torchrl_prioritised(size: int) -> _Memory:
     )
 
 
-def uniform(size: int) -> _Memory:
+def build_uniform(size: int) -> _Memory:
     """Return NumPy's draws of as many indices."""
     numbers = np.random.default_rng(0)
     return lambda: numbers.integers(size, size=BATCH), lambda indices: None, 0
 
 
-def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
+def measure_seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
     """Return the CPU time of one round, the smallest of some repeats."""
     times = []
     for _ in range(repeats):
@@ -131,39 +131,39 @@ def seconds(work: Callable[[], Any], repeats: int, rounds: int) -> float:
     return min(times)
 
 
-def draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
+def measure_draws(size: int, repeats: int, rounds: int) -> list[list[Any]]:
     """Return a row for each memory, with the reason if it cannot be measured."""
-    makers: dict[str, Callable[[], _Memory]] = {"uniform (numpy)": lambda: uniform(size)}
+    makers: dict[str, Callable[[], _Memory]] = {"uniform (numpy)": lambda: build_uniform(size)}
     names = [name for name in REPLAY_CONFIGS if name != "uniform"]
-    makers |= {name: lambda name=name: strategy(name, size) for name in names}  # type: ignore[misc]
-    makers["tianshou's uniform"] = lambda: tianshou_uniform(size)
-    makers["torchrl's uniform"] = lambda: torchrl_uniform(size)
-    makers["tianshou's prioritised"] = lambda: tianshou_prioritised(size)
-    makers["torchrl's prioritised"] = lambda: torchrl_prioritised(size)
+    makers |= {name: lambda name=name: build_strategy(name, size) for name in names}  # type: ignore[misc]
+    makers["tianshou's uniform"] = lambda: build_tianshou_uniform(size)
+    makers["torchrl's uniform"] = lambda: build_torchrl_uniform(size)
+    makers["tianshou's prioritized"] = lambda: build_tianshou_prioritized(size)
+    makers["torchrl's prioritized"] = lambda: build_torchrl_prioritized(size)
     rows = []
     for name, make in makers.items():
         try:
-            draw, note, kept = make()
+            draw, store, extra_bytes = make()
         except Exception as error:  # from another package
             rows.append([name, f"not measured: {' '.join(str(error).split())[:60]}", "", ""])
             continue
         indices = draw()
         few = max(1, rounds // 50) if name == "atdc" else rounds  # each draw passes over the memory
-        drawn = seconds(draw, repeats, few)
-        noted = seconds(lambda: note(indices), repeats, rounds)  # noqa: B023
+        drawn = measure_seconds(draw, repeats, few)
+        stored = measure_seconds(lambda: store(indices), repeats, rounds)  # noqa: B023
         rows.append(
             [
                 name,
                 f"{BATCH / drawn:,.0f}",
-                f"{1e6 * noted:.0f}",
-                f"{kept / size:.1f}" if kept else "",
+                f"{1e6 * stored:.0f}",
+                f"{extra_bytes / size:.1f}" if extra_bytes else "",
             ]
         )
     return rows
 
 
 @contextlib.contextmanager
-def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
+def time_method(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
     """Add the CPU time of a method to `spent`."""
     method = getattr(owner, name)
 
@@ -181,7 +181,7 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
         delattr(owner, name)
 
 
-class Timed:
+class TimedTraining:
     """SB3 with one replay strategy, trained a little, whose updates are timed."""
 
     def __init__(self, algorithm: str, name: str) -> None:
@@ -190,10 +190,10 @@ class Timed:
 
         recipe = read_recipe(algorithm, "sb3")
         values = {"study": "x", "framework": "sb3", "algorithm": algorithm, "hps": "sb3", "seed": 0}
-        asked = RUN_DEFAULTS | values | {"env": TASKS[algorithm], "steps": WARM_UP}
+        values = RUN_DEFAULTS | values | {"env": TASKS[algorithm], "steps": WARM_UP}
         sweeping = {"sweep_every": WARM_UP // 2} if name in ("atdc", "imp") else {}
-        asked |= {"replay": {"name": name, **sweeping}, "eval_every": WARM_UP}
-        run = prepare_run(make_run_spec(asked, recipe, recipe), load_adapter("sb3"))
+        values |= {"replay": {"name": name, **sweeping}, "eval_every": WARM_UP}
+        run = prepare_run(make_run_spec(values, recipe, recipe), load_adapter("sb3"))
         env = lambda: make_training_env(  # noqa: E731
             run.spec.env, wrappers="none", gamma=0.99, before_step=lambda: None
         )
@@ -211,34 +211,42 @@ class Timed:
             make_replacement(self._interventions).apply_replacement(),
             contextlib.ExitStack() as stack,
         ):
-            stack.enter_context(timed(buffer, "sample", self.add_seconds))
+            stack.enter_context(time_method(buffer, "sample", self.add_seconds))
             if not self._uniform:
-                stack.enter_context(timed(buffer.replayer.strategy, "update", self.add_seconds))
+                stack.enter_context(
+                    time_method(buffer.replayer.strategy, "update", self.add_seconds)
+                )
             started = time.process_time()
             self._model.train(updates, 32)
             self.turns.append(time.process_time() - started)
 
 
-def steps(algorithms: list[str], updates: int, turns: int) -> list[list[Any]]:
+def measure_steps(algorithms: list[str], updates: int, turns: int) -> list[list[Any]]:
     """Return a row for each algorithm and replay strategy."""
     torch.set_num_threads(1)  # as in runs
     rows = []
     for algorithm in algorithms:
-        ways = {name: Timed(algorithm, name) for name in REPLAY_CONFIGS}
+        trainings = {name: TimedTraining(algorithm, name) for name in REPLAY_CONFIGS}
         # In short turns, since the speed of a machine varies over time.
         for _ in range(turns):
-            for way in ways.values():
-                way.turn(updates)
-        for name, way in ways.items():
-            parts = sum(way.turns), way.add_seconds["sample"], way.add_seconds.get("update", 0.0)
-            whole, drawn, noted = (1e6 * part / updates / turns for part in parts)
-            told = [f"{part:.0f}" for part in (whole, drawn, noted, whole - drawn - noted)]
-            ratios = (np.divide(way.turns, ways[other].turns) for other in ("uniform", "per"))
-            rows.append([algorithm, name, *told, *map(_quartiles, ratios)])
+            for training in trainings.values():
+                training.turn(updates)
+        for name, training in trainings.items():
+            parts = (
+                sum(training.turns),
+                training.add_seconds["sample"],
+                training.add_seconds.get("update", 0.0),
+            )
+            whole, drawn, stored = (1e6 * part / updates / turns for part in parts)
+            times = [f"{part:.0f}" for part in (whole, drawn, stored, whole - drawn - stored)]
+            ratios = (
+                np.divide(training.turns, trainings[other].turns) for other in ("uniform", "per")
+            )
+            rows.append([algorithm, name, *times, *map(_format_quartiles, ratios)])
     return rows
 
 
-def _quartiles(ratios: Any) -> str:
+def _format_quartiles(ratios: Any) -> str:
     low, middle, high = np.percentile(ratios, [25, 50, 75])
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
@@ -255,11 +263,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=500)
     options = parser.parse_args()
     if options.what == "draws":
-        rows = draws(options.size, options.repeats, options.rounds)
-        headers = ["memory", "transitions drawn per s", f"us to note {BATCH} errors", "bytes each"]
+        rows = measure_draws(options.size, options.repeats, options.rounds)
+        headers = ["memory", "transitions drawn per s", f"us to store {BATCH} errors", "bytes each"]
     else:
-        rows = steps(options.algorithms, options.updates, options.turns)
-        parts = ["us per step", "drawing", "noting", "rest"]
+        rows = measure_steps(options.algorithms, options.updates, options.turns)
+        parts = ["us per step", "drawing", "storing", "rest"]
         headers = ["algorithm", "replay", *parts, "/ uniform", "/ per"]
     print(" ".join(sys.argv))
     print(tabulate(rows, headers=headers, disable_numparse=True))

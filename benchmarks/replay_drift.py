@@ -55,20 +55,22 @@ def main() -> None:
     print("setting, seed: change within half a sweep interval / a whole one, %, in each third")
     for framework, algorithm, env, steps, values in SETTINGS:
         for seed in options.seeds:
-            sums = real_sums(framework, algorithm, env, steps, seed, values)
-            half, whole = (drift(sums, steps // 50 // part // EVERY or 1) for part in (2, 1))
+            sums = record_priority_sums(framework, algorithm, env, steps, seed, values)
+            half, whole = (
+                compute_drift(sums, steps // 50 // part // EVERY or 1) for part in (2, 1)
+            )
             copies = values.get("target_update_interval", "soft")
-            told = "; ".join(f"{a:.0f} / {b:.0f}" for a, b in zip(half, whole, strict=True))
-            print(f"{framework} {algorithm} {env} target {copies}, {seed}: {told}", flush=True)
+            changes = "; ".join(f"{a:.0f} / {b:.0f}" for a, b in zip(half, whole, strict=True))
+            print(f"{framework} {algorithm} {env} target {copies}, {seed}: {changes}", flush=True)
 
 
-def drift(sums: np.ndarray, lag: int) -> list[float]:
+def compute_drift(sums: np.ndarray, lag: int) -> list[float]:
     """Return the mean relative change over `lag` readings, in per cent, by third of training."""
     changes = 100 * np.abs(sums[lag:] / sums[:-lag] - 1)
     return [float(part.mean()) for part in np.array_split(changes, 3)]
 
 
-def real_sums(
+def record_priority_sums(
     framework: str, algorithm: str, env: str, steps: int, seed: int, values: dict[str, Any]
 ) -> np.ndarray:
     """Return sums of real priorities to the power alpha every `EVERY` transitions of training."""
@@ -98,7 +100,7 @@ def real_sums(
         seed=seed,
         replay={"name": "imp"},
     )
-    ReplaySampler.draw = read  # type: ignore[method-assign]
+    ReplaySampler.draw = read  # type: ignore[assignment, method-assign]
     try:
         with (
             tempfile.TemporaryDirectory() as folder,

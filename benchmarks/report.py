@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.synthetic_returns import Size
+from benchmarks.synthetic_returns import StudySize
 from benchmarks.synthetic_study import write_study
 
 MEBIBYTE = 1 << 20
@@ -35,15 +35,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "synthetic"
         start = time.perf_counter()
-        counts = write_study(folder, Size())
+        counts = write_study(folder, StudySize())
         words = ", ".join(f"{count} {fate}" for fate, count in counts.items())
-        print(f"{sum(counts.values()):,} runs ({words}), written in {_since(start):.1f} s")
+        print(f"{sum(counts.values()):,} runs ({words}), written in {_measure_since(start):.1f} s")
         for repeat in range(options.repeats):
-            print(f"repeat {repeat + 1}: {measure(folder, options.jobs)}", flush=True)
+            print(f"repeat {repeat + 1}: {measure_report(folder, options.jobs)}", flush=True)
     return 0
 
 
-def measure(folder: Path, jobs: int) -> str:
+def measure_report(folder: Path, jobs: int) -> str:
     """Make the report once.
 
     Args:
@@ -56,13 +56,13 @@ def measure(folder: Path, jobs: int) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     command = [sys.executable, "-m", "parallax", "report", str(folder), "--jobs", str(jobs)]
-    before, start = _cpu(), time.perf_counter()
+    before, start = _read_cpu_seconds(), time.perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
-        peak = max(peak, memory(process.pid))
+        peak = max(peak, measure_memory(process.pid))
         time.sleep(0.1)
-    seconds, cpu = _since(start), _cpu() - before
+    seconds, cpu = _measure_since(start), _read_cpu_seconds() - before
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     page = (folder / "analysis" / "report.html").stat().st_size
@@ -72,7 +72,7 @@ def measure(folder: Path, jobs: int) -> str:
     )
 
 
-def memory(pid: int) -> int:
+def measure_memory(pid: int) -> int:
     """Return the bytes of a process and its descendants; shared pages count once."""
     total = 0
     try:
@@ -82,15 +82,15 @@ def memory(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:  # it has just ended
         return total
-    return total + sum(memory(int(child)) for child in children)
+    return total + sum(measure_memory(int(child)) for child in children)
 
 
-def _cpu() -> float:
+def _read_cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _since(start: float) -> float:
+def _measure_since(start: float) -> float:
     return time.perf_counter() - start
 
 

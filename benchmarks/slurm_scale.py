@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tabulate import tabulate
@@ -72,7 +72,7 @@ def write_stand_in(folder: Path) -> Path:
     return script
 
 
-def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str, str]:
+def run_timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, str, str]:
     """Return seconds, a text with processor time and memory, and the output of a command."""
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
@@ -90,19 +90,19 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float
     return seconds, words, text
 
 
-def jobs_left(environment: Mapping[str, str]) -> int:
+def count_jobs(environment: Mapping[str, str]) -> int:
     """Return the number of unfinished jobs."""
     command = ["squeue", "--noheader", "--array", "--format=%i"]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     return len(result.stdout.split()) if not result.returncode else -1
 
 
-def last_change(left: Sequence[tuple[float, int]]) -> float:
+def find_last_change(left: Sequence[tuple[float, int]]) -> float:
     """Return when the number of jobs last changed, from pairs of time and number."""
     return next((time for time, number in reversed(left) if number != left[-1][1]), left[0][0])
 
 
-def memory(cluster: SlurmCluster) -> float:
+def measure_memory(cluster: SlurmCluster) -> float:
     """Return the memory of all daemons in MB; shared memory is counted for each."""
     total = 0
     for file in cluster.layout.run.glob("*.pid"):
@@ -120,48 +120,50 @@ def main() -> None:
     large = (f"TreeWidth={options.nodes}", "SlurmdTimeout=120", "MaxJobCount=5000")
     rows: list[tuple[str, str]] = []
 
-    def tell(what: str, value: str) -> None:
+    def report(what: str, value: str) -> None:
         rows.append((what, value))
         print(f"{what}: {value}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="scale-") as name:
         folder, started = Path(name), time.monotonic()
-        with SlurmCluster(folder / "lab", options.nodes, cpus=1, options=large) as cluster:
-            tell(f"{options.nodes} nodes idle after", f"{time.monotonic() - started:.1f} s")
-            tell("memory of all daemons", f"{memory(cluster):.0f} MB")
-            measure(options.study, folder, cluster.environment(), tell)
+        with SlurmCluster(folder / "cluster", options.nodes, cpus=1, options=large) as cluster:
+            report(f"{options.nodes} nodes idle after", f"{time.monotonic() - started:.1f} s")
+            report("memory of all daemons", f"{measure_memory(cluster):.0f} MB")
+            measure_study(options.study, folder, cluster.environment(), report)
     print(tabulate(rows, ["what", "measured"], tablefmt="github"))
 
 
-def measure(study: str, folder: Path, environment: Mapping[str, str], tell) -> None:  # noqa: ANN001
+def measure_study(
+    study: str, folder: Path, environment: Mapping[str, str], report: Callable[[str, str], None]
+) -> None:
     """Plan, submit and watch one study, and query its status."""
     results = str(folder / "results")
     sweep = ["parallax", "train", "--multirun", f"study={study}", f"results_dir={results}"]
     sweep += ["hydra/launcher=slurm", "hydra.launcher.preflight=false"]
     sweep += [f"hydra.launcher.python={write_stand_in(folder)}"]
-    _, words, text = timed([*sweep, "hydra.launcher.dry_run=true"], environment)
+    _, words, text = run_timed([*sweep, "hydra.launcher.dry_run=true"], environment)
     (summary,) = (line for line in text.splitlines() if line.startswith("Dry run:"))
-    tell("dry run", f"{words}: {summary}")
+    report("dry run", f"{words}: {summary}")
     begun = time.monotonic()
-    tell("submission, from command to prompt", timed(sweep, environment)[1])
-    left = [(time.monotonic(), jobs_left(environment))]
-    tell("jobs that are left when it returns", str(left[0][1]))
-    tell("status while they run", timed(["parallax", "status", results], environment)[1])
-    while left[-1][1] and time.monotonic() - last_change(left) < PATIENCE:
+    report("submission, from command to prompt", run_timed(sweep, environment)[1])
+    left = [(time.monotonic(), count_jobs(environment))]
+    report("jobs that are left when it returns", str(left[0][1]))
+    report("status while they run", run_timed(["parallax", "status", results], environment)[1])
+    while left[-1][1] and time.monotonic() - find_last_change(left) < PATIENCE:
         time.sleep(2)
-        left.append((time.monotonic(), jobs_left(environment)))
-    ended = last_change(left)
+        left.append((time.monotonic(), count_jobs(environment)))
+    ended = find_last_change(left)
     rate = (left[0][1] - left[-1][1]) / (ended - left[0][0]) * 60
-    tell("scheduling rate", f"{rate:.0f} jobs a minute")
-    tell("from command to last job", f"{ended - begun:.0f} s")
+    report("scheduling rate", f"{rate:.0f} jobs a minute")
+    report("from command to last job", f"{ended - begun:.0f} s")
     if left[-1][1]:
-        tell("jobs that hang and are cancelled", str(left[-1][1]))
-        timed(["parallax", "slurm", "cancel", results, "--yes"], environment)
-    tries = sorted(timed(["parallax", "status", results], environment) for _ in range(5))
-    tell("status when all is over, median of 5", tries[2][1])
-    tell("what it says", tries[2][2].splitlines()[0])
-    _, words, text = timed(["parallax", "slurm", "resubmit", results, "--dry-run"], environment)
-    tell("resubmit --dry-run", f"{words}: {text.splitlines()[-1]}")
+        report("jobs that hang and are cancelled", str(left[-1][1]))
+        run_timed(["parallax", "slurm", "cancel", results, "--yes"], environment)
+    tries = sorted(run_timed(["parallax", "status", results], environment) for _ in range(5))
+    report("status when all is over, median of 5", tries[2][1])
+    report("what it says", tries[2][2].splitlines()[0])
+    _, words, text = run_timed(["parallax", "slurm", "resubmit", results, "--dry-run"], environment)
+    report("resubmit --dry-run", f"{words}: {text.splitlines()[-1]}")
 
 
 if __name__ == "__main__":

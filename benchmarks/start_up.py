@@ -1,4 +1,4 @@
-"""CPU time until a command with hardly anything to do has finished.
+"""CPU time of commands that have almost nothing to do, such as `parallax --help`.
 
     python benchmarks/start_up.py
 
@@ -53,22 +53,24 @@ print(middle - start, time.process_time() - middle)
 TRAIN = """
 import argparse, hashlib, sys, tempfile, time
 from pathlib import Path
-import kills
+from benchmarks import resume_after_kill
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.train.run import execute_run
-asked = argparse.Namespace(steps=600, wrappers="none", n_envs=1)
+options = argparse.Namespace(steps=600, wrappers="none", n_envs=1)
 with tempfile.TemporaryDirectory() as scratch:
     folder = Path(scratch) / "run"
     adapter = load_adapter("sbx")
-    prepared = kills.begun(kills.a_spec("sbx", sys.argv[1], asked), 0.0, folder)
+    prepared = resume_after_kill.initialize_training(
+        resume_after_kill.make_spec("sbx", sys.argv[1], options), 0.0, folder
+    )
     __import__("parallax.adapters.sbx.train")
     start = time.process_time()
-    with RunLock.acquire(folder) as lease:
-        execute_run(prepared, adapter, RunFolder(lease))
+    with RunLock.acquire(folder) as run_lock:
+        execute_run(prepared, adapter, RunFolder(run_lock))
     spent = time.process_time() - start
-    print(spent, hashlib.sha256(repr(kills.result(folder)).encode()).hexdigest())
+    print(spent, hashlib.sha256(repr(resume_after_kill.read_result(folder)).encode()).hexdigest())
 """
 
 
@@ -85,29 +87,31 @@ def main() -> int:
         return 0
     for name, words in COMMANDS.items():
         command = [sys.executable, "-m", *words]
-        show(name, [seconds(command) for _ in range(options.repeats)])
+        print_row(name, [measure_command(command) for _ in range(options.repeats)])
     if options.study:
-        found = [expand() for _ in range(options.repeats)]
+        found = [measure_expansion() for _ in range(options.repeats)]
         for name, times in zip(("composing", "translating"), zip(*found, strict=True), strict=True):
-            show(f"1,440 runs, {name}", times)
+            print_row(f"1,440 runs, {name}", times)
     return 0
 
 
-def show(name: str, times: Sequence[float]) -> None:
+def print_row(name: str, times: Sequence[float]) -> None:
     """Print a line of the table."""
     middle = statistics.median(times)
     print(f"{name:28} {middle:6.2f} ({min(times):.2f} to {max(times):.2f})", flush=True)
 
 
-def seconds(command: Sequence[str]) -> float:
+def measure_command(command: Sequence[str]) -> float:
     """Return the CPU time of a process and those that it waits for."""
-    return _measured(lambda: subprocess.run(command, env=_environment(), stdout=subprocess.DEVNULL))
+    return _measure_cpu_seconds(
+        lambda: subprocess.run(command, env=_make_environment(), stdout=subprocess.DEVNULL)
+    )
 
 
-def expand() -> tuple[float, float]:
+def measure_expansion() -> tuple[float, float]:
     """Return the CPU times of composing and of translating the thesis' study."""
     command = [sys.executable, "-c", EXPAND]
-    output = subprocess.check_output(command, env=_environment(), text=True)
+    output = subprocess.check_output(command, env=_make_environment(), text=True)
     composing, translating = map(float, output.split())
     return composing, translating
 
@@ -123,8 +127,7 @@ def compare_trainings(algorithm: str, repeats: int) -> None:
         }
         for number in range(repeats + 1):  # the first one fills the store
             for name, values in variables.items() if number else [("with", variables["with"])]:
-                environment = _environment() | values
-                environment["PYTHONPATH"] += f"{os.pathsep}{ROOT / 'benchmarks'}"
+                environment = _make_environment() | values
                 command = [sys.executable, "-c", TRAIN, algorithm]
                 output = subprocess.check_output(command, env=environment, text=True)
                 spent, result = output.splitlines()[-1].split()
@@ -132,15 +135,15 @@ def compare_trainings(algorithm: str, repeats: int) -> None:
                 if number:
                     times[name].append(float(spent))
     for name, found in times.items():
-        show(f"sbx {algorithm} {name}", found)
+        print_row(f"sbx {algorithm} {name}", found)
     assert len(results) == 1, f"{algorithm}: results differ"
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-def _measured(work: Callable[[], object]) -> float:
+def _measure_cpu_seconds(work: Callable[[], object]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

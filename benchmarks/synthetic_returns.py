@@ -39,7 +39,7 @@ SEED_SPREAD, EPISODE_SPREAD, WOBBLE = 0.08, 0.10, 0.04  # shares of the way
 
 
 @dataclasses.dataclass(frozen=True)
-class Size:
+class StudySize:
     """Size of the study.
 
     Attributes:
@@ -67,7 +67,7 @@ class Size:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """One run.
 
     Attributes:
@@ -93,20 +93,20 @@ class Plan:
         return np.random.default_rng(zlib.crc32(repr(dataclasses.astuple(self)).encode()))
 
 
-def plans(size: Size) -> Iterator[Plan]:
+def list_plans(size: StudySize) -> Iterator[RunPlan]:
     """Yield every run of the study."""
     seeds = range(size.seeds)
     for task, algorithm, hps, framework, seed in itertools.product(
         size.tasks, ALGORITHMS, HPS, FRAMEWORKS, seeds
     ):
-        yield Plan(task, algorithm, hps, framework, seed)
+        yield RunPlan(task, algorithm, hps, framework, seed)
     if size.variants:
         for task, framework, seed in itertools.product(size.tasks[:3], FRAMEWORKS, seeds):
-            yield Plan(task, "ppo", "original", framework, seed, wrappers="normalized")
-            yield Plan(task, "sac", "original", framework, seed, n_envs=8)
+            yield RunPlan(task, "ppo", "original", framework, seed, wrappers="normalized")
+            yield RunPlan(task, "sac", "original", framework, seed, n_envs=8)
 
 
-def curve(plan: Plan, size: Size) -> NDArray[np.float32]:
+def compute_curve(plan: RunPlan, size: StudySize) -> NDArray[np.float32]:
     """Return the returns of all evaluation episodes, float32[evaluations, episodes]."""
     rng = plan.rng()
     start, *ends = TASKS[plan.task]

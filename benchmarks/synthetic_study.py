@@ -21,12 +21,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.synthetic_returns import TASKS, Plan, Size, curve, plans
+from benchmarks.synthetic_returns import TASKS, RunPlan, StudySize, compute_curve, list_plans
 
 TIMES_UP = 1000  # steps in an episode
 
 
-def write_study(folder: Path, size: Size) -> dict[str, int]:
+def write_study(folder: Path, size: StudySize) -> dict[str, int]:
     """Write all runs.
 
     Args:
@@ -37,15 +37,15 @@ def write_study(folder: Path, size: Size) -> dict[str, int]:
         Number of runs by fate: completed, failed, short, absent.
     """
     counts: dict[str, int] = dict.fromkeys(("completed", "failed", "short", "absent"), 0)
-    for number, plan in enumerate(plans(size)):
-        fate = "completed" if size.flawless else _fate(number)
+    for number, plan in enumerate(list_plans(size)):
+        fate = "completed" if size.flawless else _choose_fate(number)
         counts[fate] += 1
         if fate != "absent":
             _write_run(folder, plan, size, fate)
     return counts
 
 
-def _fate(number: int) -> str:
+def _choose_fate(number: int) -> str:
     """Return the fate: every 97th run failed, every 149th ended early, every 211th is absent."""
     for fate, period in (("absent", 211), ("short", 149), ("failed", 97)):
         if number % period == period - 1:
@@ -53,8 +53,8 @@ def _fate(number: int) -> str:
     return "completed"
 
 
-def _write_run(root: Path, plan: Plan, size: Size, fate: str) -> None:
-    spec = _spec(plan, size, root.name)
+def _write_run(root: Path, plan: RunPlan, size: StudySize, fate: str) -> None:
+    spec = _make_spec(plan, size, root.name)
     variant = f"steps={size.steps}"
     variant += "" if size.eval_every == 10_000 else f",eval_every={size.eval_every}"
     variant += "" if plan.wrappers == "none" else f",wrappers={plan.wrappers}"
@@ -63,20 +63,20 @@ def _write_run(root: Path, plan: Plan, size: Size, fate: str) -> None:
     folder = root.joinpath(*map(str, names), f"seed={plan.seed}")
     folder.mkdir(parents=True, exist_ok=True)
     whole = size.evaluations
-    kept = {"completed": whole, "failed": whole // 3, "short": max(1, whole * 2 // 3)}[fate]
-    if kept:
-        results = curve(plan, size)[:kept]
+    n_written = {"completed": whole, "failed": whole // 3, "short": max(1, whole * 2 // 3)}[fate]
+    if n_written:
+        results = compute_curve(plan, size)[:n_written]
         np.savez(
             folder / "evaluations.npz",
-            timesteps=np.arange(1, kept + 1, dtype=np.int64) * size.eval_every,
+            timesteps=np.arange(1, n_written + 1, dtype=np.int64) * size.eval_every,
             results=results,
             ep_lengths=np.full(results.shape, TIMES_UP, dtype=np.int32),
         )
-    record = _record(plan, spec, size, "failed" if fate == "failed" else "completed")
+    record = _make_record(plan, spec, size, "failed" if fate == "failed" else "completed")
     (folder / "run.json").write_text(json.dumps(record))
 
 
-def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
+def _make_spec(plan: RunPlan, size: StudySize, study: str) -> dict[str, object]:
     return {
         "hyperparameters": {},
         "overridden": [],
@@ -113,7 +113,9 @@ def _spec(plan: Plan, size: Size, study: str) -> dict[str, object]:
     }
 
 
-def _record(plan: Plan, spec: dict[str, object], size: Size, status: str) -> dict[str, object]:
+def _make_record(
+    plan: RunPlan, spec: dict[str, object], size: StudySize, status: str
+) -> dict[str, object]:
     hours = {"ppo": 0.5, "td3": 4.0, "sac": 6.0}[plan.algorithm] * size.steps / 1e6
     seconds = round(3600 * hours * float(plan.rng().uniform(0.9, 1.1)), 1)
     return {
@@ -139,15 +141,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--variants", action="store_true", help="also other wrappers, n_envs")
     parser.add_argument("--flawless", action="store_true", help="no run failed or is missing")
-    for name in ("seeds", "evaluations", "episodes", "eval_every"):
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, type=int, default=getattr(Size(), name))
+    for flag in ("--seeds", "--evaluations", "--episodes", "--eval-every"):
+        default = getattr(StudySize(), flag.removeprefix("--").replace("-", "_"))
+        parser.add_argument(flag, type=int, default=default)
     options = vars(parser.parse_args(arguments))
     folder = options.pop("folder")
     if folder.exists():
         print(f"error: {folder}: exists. Give a folder that does not.", file=sys.stderr)
         return 2
-    counts = write_study(folder, Size(**options | {"tasks": tuple(options["tasks"])}))
+    counts = write_study(folder, StudySize(**options | {"tasks": tuple(options["tasks"])}))
     words = ", ".join(f"{count} {fate}" for fate, count in counts.items())
     print(f"{folder}: {sum(counts.values())} runs, {words}")
     return 0

@@ -5,7 +5,7 @@
 prints the table in docs/reference/simulations.md: three frameworks, three algorithms of equal mean,
 five seeds. Rates at which a gap's magnitude is called changed, by the test of gaps alone, the
 former rule, and by the rule; at which the probability of the same order is below 5%, which reads as
-a broken order; and at which it is below the value that 97.5% of tied algorithms exceed.
+another order; and at which it is below the value that 97.5% of tied algorithms exceed.
 """
 
 import argparse
@@ -27,7 +27,9 @@ from parallax.analysis.verdicts.ranking import MAGNITUDE_CHANGED, judge_rankings
 OPTIONS = VerdictOptions(resamples=1_000)
 
 
-def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> list[ScoreGroup]:
+def draw_groups(
+    rng: np.random.Generator, spread: tuple[float, ...], seeds: int
+) -> list[ScoreGroup]:
     """Return nine groups of equal mean, with standard deviations by algorithm."""
     groups = []
     for framework, (algorithm, sd) in itertools.product(
@@ -43,7 +45,7 @@ def study(rng: np.random.Generator, spread: tuple[float, ...], seeds: int) -> li
     return groups
 
 
-def told(groups: list[ScoreGroup]) -> tuple[bool, bool, bool, bool]:
+def find_verdicts(groups: list[ScoreGroup]) -> tuple[bool, bool, bool, bool]:
     """Return the verdicts: magnitude changed by gaps, by the rule; order below 5%, below chance."""
     (item,) = judge_rankings(groups, OPTIONS)
     pairs = itertools.combinations(item.rankings, 2)
@@ -65,7 +67,7 @@ def main() -> int:
     print("order below 5% | below chance |\n|---|---|---|---|---|---|")
     for spread, seeds in itertools.product(((1.0, 1.0, 1.0), (1.0, 2.0, 4.0)), (5, 20)):
         rng = np.random.default_rng(0)
-        found = np.array([told(study(rng, spread, seeds)) for _ in range(repeats)])
+        found = np.array([find_verdicts(draw_groups(rng, spread, seeds)) for _ in range(repeats)])
         cells = " | ".join(f"{rate:.1%}" for rate in found.mean(axis=0))
         name = ", ".join(f"{sd:g}" for sd in spread)
         print(f"| {name} | {seeds} | {cells} |", flush=True)

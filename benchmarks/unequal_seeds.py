@@ -24,26 +24,28 @@ SPREAD = 0.1
 SEEDS = (4, 4, 4, 4, 20, 20, 20, 20)
 
 
-def truth() -> np.ndarray:
+def compute_truth() -> np.ndarray:
     """Return the aggregates of a very large number of seeds of each task."""
     rng = np.random.default_rng(0)
     tasks = [rng.normal(mean, SPREAD, 40_000) for mean in MEANS]
-    return _pooled(tasks)
+    return _compute_pooled(tasks)
 
 
-def _pooled(tasks: list[np.ndarray]) -> np.ndarray:
+def _compute_pooled(tasks: list[np.ndarray]) -> np.ndarray:
     flat = np.concatenate(tasks)
     median = np.median([task.mean() for task in tasks])
     gap = 1 - np.minimum(flat, 1).mean()
     return np.array([median, stats.trim_mean(flat, 0.25), flat.mean(), gap])
 
 
-def pooled(tasks: list[np.ndarray], rng: np.random.Generator, resamples: int) -> tuple:
+def bootstrap_pooled(
+    tasks: list[np.ndarray], rng: np.random.Generator, resamples: int
+) -> tuple[np.ndarray, ...]:
     """Return point estimate and interval with equal weight for every seed."""
     drawn = np.array(
-        [_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
+        [_compute_pooled([rng.choice(task, len(task)) for task in tasks]) for _ in range(resamples)]
     )
-    return _pooled(tasks), *compute_percentile_bounds(drawn, 0.95)
+    return _compute_pooled(tasks), *compute_percentile_bounds(drawn, 0.95)
 
 
 def main() -> int:
@@ -51,13 +53,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
     repeats, resamples = parser.parse_args().repeats, 400
-    rng, true = np.random.default_rng(1), truth()
-    found = {"pooled": [], "tasks alike": []}
+    rng, true = np.random.default_rng(1), compute_truth()
+    found: dict[str, list[tuple[np.ndarray, ...]]] = {"pooled": [], "equal tasks": []}
     for _ in range(repeats):
         tasks = [rng.normal(mean, SPREAD, n) for mean, n in zip(MEANS, SEEDS, strict=True)]
-        found["pooled"].append(pooled(tasks, rng, resamples))
+        found["pooled"].append(bootstrap_pooled(tasks, rng, resamples))
         item = compute_aggregates({"a": tasks}, rng, resamples)
-        found["tasks alike"].append((item.point[0], item.low[0], item.high[0]))
+        found["equal tasks"].append((item.point[0], item.low[0], item.high[0]))
     print("| | " + " | ".join(f"{name}: error | covered" for name in AGGREGATE_NAMES) + " |")
     print("|" + "---|" * (1 + 2 * len(AGGREGATE_NAMES)))
     for name, rows in found.items():

@@ -79,49 +79,49 @@ class ShapeGroup:
     share: float = 1.0
 
 
-def normal(mean: float, sd: float) -> Draw:
+def make_normal(mean: float, sd: float) -> Draw:
     """Draw normal scores within the range."""
     return lambda rng, n: np.clip(rng.normal(mean, sd, n), 0, 1)
 
 
-def student(mean: float, sd: float) -> Draw:
+def make_student(mean: float, sd: float) -> Draw:
     """Draw from Student's t with three degrees of freedom, within the range."""
     return lambda rng, n: np.clip(mean + sd * rng.standard_t(3, n) / 3**0.5, 0, 1)
 
 
-def lognormal(top: float, loss: float) -> Draw:
+def make_lognormal(top: float, loss: float) -> Draw:
     """Draw scores near the top with a long tail below."""
     return lambda rng, n: np.clip(top - loss * rng.lognormal(0, 1, n) / np.exp(0.5), 0, 1)
 
 
-def failing(rate: float, good: float = 0.95, sd: float = 0.02) -> Draw:
+def make_failing(rate: float, good: float = 0.95, sd: float = 0.02) -> Draw:
     """Draw runs that reach `good`, except for a share that ends near 0."""
     return lambda rng, n: np.where(
         rng.random(n) < rate, rng.uniform(0, 0.02, n), np.clip(rng.normal(good, sd, n), 0, 1)
     )
 
 
-def capped(mean: float, sd: float, cap: float = 1.0) -> Draw:
+def make_capped(mean: float, sd: float, cap: float = 1.0) -> Draw:
     """Draw normal scores, with those above the maximum set to it."""
     return lambda rng, n: np.minimum(cap, np.clip(rng.normal(mean, sd, n), 0, None))
 
 
-def laplace(mean: float, scale: float) -> Draw:
+def make_laplace(mean: float, scale: float) -> Draw:
     """Draw from Laplace's distribution within the range."""
     return lambda rng, n: np.clip(rng.laplace(mean, scale, n), 0, 1)
 
 
-def beta(a: float, b: float, width: float = 1.0) -> Draw:
+def make_beta(a: float, b: float, width: float = 1.0) -> Draw:
     """Draw beta-distributed scores between 0 and `width`."""
     return lambda rng, n: width * rng.beta(a, b, n)
 
 
-def levels(values: Sequence[float], shares: Sequence[float]) -> Draw:
+def make_levels(values: Sequence[float], shares: Sequence[float]) -> Draw:
     """Draw scores from a few values, as in tasks with stages."""
     return lambda rng, n: rng.choice(values, n, p=shares)
 
 
-def shift(draw: Draw, by: float) -> Draw:
+def make_shifted(draw: Draw, by: float) -> Draw:
     """Draw the same scores, lower by a number."""
     return lambda rng, n: np.maximum(0.0, draw(rng, n) - by)
 
@@ -129,16 +129,16 @@ def shift(draw: Draw, by: float) -> Draw:
 def list_equal_laws() -> tuple[Shape, ...]:
     """Return shapes with equal distributions; the last three were chosen after the rules."""
     laws = (
-        ("normal", normal(0.7, 0.05)),
-        ("t3", student(0.7, 0.05)),
-        ("lognormal", lognormal(0.98, 0.1)),
-        *((f"{rate:.0%} fail", failing(rate)) for rate in (0.1, 0.2, 0.3)),
-        ("capped", capped(1.0, 0.1)),
-        ("beta(0.3, 0.3)", beta(0.3, 0.3)),
-        ("levels 0, 0.5, 1", levels((0, 0.5, 1), (0.2, 0.3, 0.5))),
-        ("Laplace", laplace(0.6, 0.1)),
+        ("normal", make_normal(0.7, 0.05)),
+        ("t3", make_student(0.7, 0.05)),
+        ("lognormal", make_lognormal(0.98, 0.1)),
+        *((f"{rate:.0%} fail", make_failing(rate)) for rate in (0.1, 0.2, 0.3)),
+        ("capped", make_capped(1.0, 0.1)),
+        ("beta(0.3, 0.3)", make_beta(0.3, 0.3)),
+        ("levels 0, 0.5, 1", make_levels((0, 0.5, 1), (0.2, 0.3, 0.5))),
+        ("Laplace", make_laplace(0.6, 0.1)),
     )
-    unequal_n = (("normal", normal(0.7, 0.05)), ("20% fail", failing(0.2)))
+    unequal_n = (("normal", make_normal(0.7, 0.05)), ("20% fail", make_failing(0.2)))
     return (
         *(Shape(name, draw, draw) for name, draw in laws),
         *(Shape(f"{name}, n and 3 n", draw, draw, 3) for name, draw in unequal_n),
@@ -147,61 +147,78 @@ def list_equal_laws() -> tuple[Shape, ...]:
 
 def list_equal_means() -> tuple[Shape, ...]:
     """Return shapes with equal means of unequal distributions."""
-    wide, narrow = normal(0.6, 0.15), normal(0.6, 0.02)
+    wide, narrow = make_normal(0.6, 0.15), make_normal(0.6, 0.02)
     return (
         Shape("sd .15 and .02", wide, narrow),
         Shape("sd .15, 3 n of .02", wide, narrow, 3),
         *(
-            Shape(f"{rate:.0%} fail, none", failing(rate), normal(0.95 - 0.94 * rate, 0.02))
+            Shape(
+                f"{rate:.0%} fail, none", make_failing(rate), make_normal(0.95 - 0.94 * rate, 0.02)
+            )
             for rate in (0.1, 0.2, 0.3)
         ),
-        Shape("lognormal, normal", lognormal(0.9, 0.1), normal(0.8, 0.05)),
-        Shape("levels 0.2, 1, beta(2, 2)", levels((0.2, 1), (0.625, 0.375)), beta(2, 2)),
+        Shape("lognormal, normal", make_lognormal(0.9, 0.1), make_normal(0.8, 0.05)),
+        Shape("levels 0.2, 1, beta(2, 2)", make_levels((0.2, 1), (0.625, 0.375)), make_beta(2, 2)),
     )
 
 
-def list_margin_apart() -> tuple[Shape, ...]:
+def list_margin_differences() -> tuple[Shape, ...]:
     """Return shapes whose means differ by the margin, or a little more if scores are clipped."""
     lower = {
-        "normal": normal(0.7, 0.05),
-        "t3": student(0.7, 0.05),
-        "lognormal": lognormal(0.98, 0.1),
-        "capped": capped(1.0, 0.1),
-        "Laplace": laplace(0.6, 0.05),
+        "normal": make_normal(0.7, 0.05),
+        "t3": make_student(0.7, 0.05),
+        "lognormal": make_lognormal(0.98, 0.1),
+        "capped": make_capped(1.0, 0.1),
+        "Laplace": make_laplace(0.6, 0.05),
     }
     return (
-        *(Shape(name, draw, shift(draw, MARGIN)) for name, draw in lower.items()),
-        Shape("normal, n and 3 n", normal(0.7, 0.05), normal(0.6, 0.05), 3),
-        Shape("sd .02 and .15", normal(0.7, 0.02), normal(0.6, 0.15)),
-        Shape("3 n of sd .02, .15", normal(0.6, 0.15), normal(0.7, 0.02), 3),
+        *(Shape(name, draw, make_shifted(draw, MARGIN)) for name, draw in lower.items()),
+        Shape("normal, n and 3 n", make_normal(0.7, 0.05), make_normal(0.6, 0.05), 3),
+        Shape("sd .02 and .15", make_normal(0.7, 0.02), make_normal(0.6, 0.15)),
+        Shape("3 n of sd .02, .15", make_normal(0.6, 0.15), make_normal(0.7, 0.02), 3),
         *(
             Shape(
                 f"{rate + 0.1 / 0.89:.0%} and {rate:.0%} fail",
-                failing(rate + 0.1 / 0.89, 0.9),
-                failing(rate, 0.9),
+                make_failing(rate + 0.1 / 0.89, 0.9),
+                make_failing(rate, 0.9),
                 rare=rate + 0.1 / 0.89,
             )
             for rate in (0.0, 0.1, 0.2, 0.3)
         ),
-        Shape("22% fail, none", failing(0.22, 0.9), normal(0.9, 0.02), rare=0.22),
-        Shape("5% fail and lower by .0585", failing(0.05, 0.8415), normal(0.9, 0.02), rare=0.05),
-        Shape("20% end half way", levels((0.4, 0.9), (0.2, 0.8)), normal(0.9, 0.02), rare=0.2),
-        Shape("25% of .6 reach 1", levels((0.6, 1), (0.75, 0.25)), normal(0.6, 0.02), rare=0.25),
-        Shape("beta(0.3, 0.3)", beta(0.3, 0.3), beta(0.3, 0.3, 0.8)),
+        Shape("22% fail, none", make_failing(0.22, 0.9), make_normal(0.9, 0.02), rare=0.22),
+        Shape(
+            "5% fail and lower by .0585",
+            make_failing(0.05, 0.8415),
+            make_normal(0.9, 0.02),
+            rare=0.05,
+        ),
+        Shape(
+            "20% end half way",
+            make_levels((0.4, 0.9), (0.2, 0.8)),
+            make_normal(0.9, 0.02),
+            rare=0.2,
+        ),
+        Shape(
+            "25% of .6 reach 1",
+            make_levels((0.6, 1), (0.75, 0.25)),
+            make_normal(0.6, 0.02),
+            rare=0.25,
+        ),
+        Shape("beta(0.3, 0.3)", make_beta(0.3, 0.3), make_beta(0.3, 0.3, 0.8)),
     )
 
 
-def list_far_apart() -> tuple[Shape, ...]:
+def list_clear_differences() -> tuple[Shape, ...]:
     """Return shapes with clear differences."""
     return (
-        Shape("apart .2: normal, sd .1", normal(0.7, 0.1), normal(0.5, 0.1)),
-        Shape("apart .2: normal, n and 3 n", normal(0.7, 0.1), normal(0.5, 0.1), 3),
-        Shape("apart .2: t3, sd .1", student(0.7, 0.1), student(0.5, 0.1)),
-        Shape("apart .2: lognormal", lognormal(0.98, 0.1), lognormal(0.78, 0.1)),
-        Shape("apart .2: capped", capped(1.0, 0.1), capped(0.8, 0.1, 0.8)),
-        Shape("apart .5: normal, sd .1", normal(0.9, 0.1), normal(0.4, 0.1)),
+        Shape("apart .2: normal, sd .1", make_normal(0.7, 0.1), make_normal(0.5, 0.1)),
+        Shape("apart .2: normal, n and 3 n", make_normal(0.7, 0.1), make_normal(0.5, 0.1), 3),
+        Shape("apart .2: t3, sd .1", make_student(0.7, 0.1), make_student(0.5, 0.1)),
+        Shape("apart .2: lognormal", make_lognormal(0.98, 0.1), make_lognormal(0.78, 0.1)),
+        Shape("apart .2: capped", make_capped(1.0, 0.1), make_capped(0.8, 0.1, 0.8)),
+        Shape("apart .5: normal, sd .1", make_normal(0.9, 0.1), make_normal(0.4, 0.1)),
         *(
-            Shape(f"{rate:.0%} fail, none", failing(rate), failing(0.0), rare=rate)
+            Shape(f"{rate:.0%} fail, none", make_failing(rate), make_failing(0.0), rare=rate)
             for rate in (0.3, 0.5, 0.8)
         ),
     )
@@ -212,8 +229,8 @@ def list_groups() -> tuple[ShapeGroup, ...]:
     return (
         ShapeGroup("Equal distributions", (MEAN, DISTRIBUTION), list_equal_laws()),
         ShapeGroup("Equal means, unequal distributions", (MEAN,), list_equal_means()),
-        ShapeGroup("Means apart by the margin", (EQUIVALENT, UNLESS), list_margin_apart()),
-        ShapeGroup("Clear differences", (EQUIVALENT, UNLESS), list_far_apart(), 0.25),
+        ShapeGroup("Means apart by the margin", (EQUIVALENT, UNLESS), list_margin_differences()),
+        ShapeGroup("Clear differences", (EQUIVALENT, UNLESS), list_clear_differences(), 0.25),
     )
 
 
@@ -393,8 +410,10 @@ def print_suites(repeats: int) -> None:
         rows = [(shape.name, [(shape.first, shape.second)] * 7) for shape in group.shapes]
         factors = [shape.factor for shape in group.shapes]
         if EQUIVALENT in group.false:
-            good = normal(0.9, 0.02)
-            rows.append(("79% fail in one task", [(failing(0.79, 0.9), good), *[(good, good)] * 6]))
+            good = make_normal(0.9, 0.02)
+            rows.append(
+                ("79% fail in one task", [(make_failing(0.79, 0.9), good), *[(good, good)] * 6])
+            )
             factors.append(1)
         for (name, draws), factor in zip(rows, factors, strict=True):
             cells = [count_suite_words(name, draws, n, 2, number, factor) for n in SEEDS]
@@ -407,24 +426,26 @@ def print_families(suites: int) -> None:
     """Print the table of suites of six frameworks."""
     print(f"\nSuites of six frameworks, {suites} each, Holm's correction over 15 pairs\n")
     print("| scores | tasks | n | equivalent | different |\n|---|---|---|---|---|")
-    good = normal(0.9, 0.05)
-    unequal = [(normal(mean, 0.05),) * 2 for mean in np.linspace(0.4, 0.9, 7)]
+    good = make_normal(0.9, 0.05)
+    unequal = [(make_normal(mean, 0.05),) * 2 for mean in np.linspace(0.4, 0.9, 7)]
     name = "no run fails, means of tasks from 0.4 to 0.9"
     for n in (10, 20, 30):
         row = count_suite_words(name, unequal, n, 6, suites)
-        apart = row[MEAN] + row[DISTRIBUTION]
-        print(f"| {name} | 7 | {n} | {row[EQUIVALENT]:.2f} | {apart:.2f} |", flush=True)
+        different = row[MEAN] + row[DISTRIBUTION]
+        print(f"| {name} | 7 | {n} | {row[EQUIVALENT]:.2f} | {different:.2f} |", flush=True)
     for name, draws in (
         ("no run fails", (good, good)),
-        ("2% of runs fail in all", (failing(0.02, 0.9), failing(0.02, 0.9))),
-        ("11% of the first one's runs fail", (failing(0.112, 0.9), failing(0.0, 0.9))),
-        ("first one lower by 0.1", (normal(0.8, 0.05), good)),
-        ("first one lower by 0.3", (normal(0.6, 0.1), normal(0.9, 0.1))),
+        ("2% of runs fail in all", (make_failing(0.02, 0.9), make_failing(0.02, 0.9))),
+        ("11% of the first one's runs fail", (make_failing(0.112, 0.9), make_failing(0.0, 0.9))),
+        ("first one lower by 0.1", (make_normal(0.8, 0.05), good)),
+        ("first one lower by 0.3", (make_normal(0.6, 0.1), make_normal(0.9, 0.1))),
     ):
         for tasks, n in ((4, 5), (4, 10), (7, 5), (7, 10), (7, 20)):
             row = count_suite_words(name, [draws] * tasks, n, 6, suites)
-            apart = row[MEAN] + row[DISTRIBUTION]
-            print(f"| {name} | {tasks} | {n} | {row[EQUIVALENT]:.2f} | {apart:.2f} |", flush=True)
+            different = row[MEAN] + row[DISTRIBUTION]
+            print(
+                f"| {name} | {tasks} | {n} | {row[EQUIVALENT]:.2f} | {different:.2f} |", flush=True
+            )
 
 
 if __name__ == "__main__":

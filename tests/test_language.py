@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
 MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
-MAX_MODULES, MAX_LINES = 378, 103_863
+MAX_MODULES, MAX_LINES = 378, 103_899
 """Sizes of the tree. A commit that raises one says what for."""
 MAX_TEST_NAME_WORDS = 12
 QUESTION_WORDS = {"What", "Which", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Why"}
@@ -75,10 +75,11 @@ def list_source_files() -> list[Path]:
 
 
 def list_checked_files() -> list[Path]:
-    """Return sources, tests and texts whose words are checked."""
+    """Return sources, tests, texts and benchmarks whose words are checked."""
     tests = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "tests").rglob("*.yaml"))
     texts = sorted(path for pattern in TEXT_FILES for path in ROOT.glob(pattern))
-    files = list_source_files() + tests + texts
+    benchmarks = sorted((ROOT / "benchmarks").glob("*.*"))
+    files = list_source_files() + tests + texts + benchmarks
     return [path for path in files if path.relative_to(ROOT).as_posix() not in UNCHECKED_FILES]
 
 

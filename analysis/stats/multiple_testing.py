@@ -230,7 +230,7 @@ def shrink_deviations(items: SampleMoments) -> SampleMoments:
 
     Deviations estimated from few values scatter more than the true ones, and many comparisons
     then depend on one sample; equal deviations scatter less than the true ones. The false positive
-    rate of shrinking half-way is measured by `benchmarks/existence.py`.
+    rate of shrinking half-way is measured by `benchmarks/omnibus_rates.py`.
     """
     weights = np.where(np.isnan(items.sd), 0.0, np.maximum(items.n - 1, 0))
     common = float(np.nansum(weights * items.sd**2) / max(1.0, float(weights.sum())))

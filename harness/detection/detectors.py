@@ -245,7 +245,7 @@ def read_verdicts(path: Path) -> list[DetectorVerdict]:
     Raises:
         SpecError: The file holds something else.
     """
-    return load_json_lines(path, DetectorVerdict, "verdicts. benchmarks/detection.py writes them")
+    return load_json_lines(path, DetectorVerdict, "verdicts. `mutation detectors` writes them")
 
 
 def append_verdict(path: Path, verdict: DetectorVerdict) -> None:

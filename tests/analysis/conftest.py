@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 import yaml
 
-from benchmarks.synthetic_returns import Size
+from benchmarks.synthetic_returns import StudySize
 from benchmarks.synthetic_study import write_study
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.figures import figure_spec
@@ -147,7 +147,7 @@ def make_run(results: Path) -> Callable[..., Path]:
 
 
 # Two tasks of which one has planted differences in PPO and SAC, with failed and absent runs.
-SMALL = Size(tasks=("Hopper", "Walker2d"), seeds=4, evaluations=12, episodes=3, variants=True)
+SMALL = StudySize(tasks=("Hopper", "Walker2d"), seeds=4, evaluations=12, episodes=3, variants=True)
 
 
 def make_shared_folder(

@@ -3,19 +3,23 @@ import json
 
 import pytest
 
-from benchmarks.synthetic_returns import PLANTED, Size, plans
+from benchmarks.synthetic_returns import PLANTED, StudySize, list_plans
 from benchmarks.synthetic_study import main, write_study
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
 from parallax.harness.contract.run_spec import RunSpec
 
-SMALL = Size(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
+SMALL = StudySize(tasks=("Hopper", "Walker2d"), evaluations=6, episodes=3, eval_every=1000)
 
 
 def test_default_synthetic_study_has_the_size_of_the_thesis():
-    assert len(list(plans(Size()))) == 1440
-    assert (Size().evaluations, Size().episodes, Size().steps) == (300, 30, 3_000_000)
+    assert len(list(list_plans(StudySize()))) == 1440
+    assert (StudySize().evaluations, StudySize().episodes, StudySize().steps) == (
+        300,
+        30,
+        3_000_000,
+    )
 
 
 def test_equal_options_give_equal_files(tmp_path):

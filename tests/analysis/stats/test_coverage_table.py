@@ -47,7 +47,7 @@ def test_on_normal_returns_the_table_agrees_with_theory(table, n):
 @pytest.mark.parametrize("case", ["skewed", "two-humped"])
 @pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_script_reproduces_the_table(script, table, case, method):
-    share, _ = script.coverage(script.CASES[case], 5, method, 1000, seed=5)
+    share, _ = script.measure_coverage(script.CASES[case], 5, method, 1000, seed=5)
     assert near(share, table[case, 5][method], 1000)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from benchmarks.shares_of_frameworks import decompose_part
+from benchmarks.variance_shares import decompose_part
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.harness.cli.main import main

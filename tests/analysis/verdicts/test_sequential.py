@@ -217,7 +217,7 @@ def tables():
 def test_the_script_makes_the_same_decisions_as_the_verdicts(script):
     rng = np.random.default_rng(5)
     first, second = rng.normal(0, 1, (2, 30, 20))
-    _, item = script.tests(first, second)
+    _, item = script.compute_contrasts(first, second)
     expected = compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30)
     for i in range(20):
         pair = [group("a", first[:, i]), group("b", second[:, i])]
@@ -232,7 +232,9 @@ def test_sequential_test_controls_the_error_that_repeated_testing_triples(script
     repeats = 8000
     for first, second in script.NULLS.values():
         rng = np.random.default_rng(6)
-        welch, item = script.tests(first(rng, (30, repeats)), second(rng, (30, repeats)))
+        welch, item = script.compute_contrasts(
+            first(rng, (30, repeats)), second(rng, (30, repeats))
+        )
         unguarded = (pairwise.compute_two_sided_p(welch) < 0.05).any(axis=0).mean()
         wrong = (compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30) < 0.05).mean()
         assert unguarded > 0.1
@@ -241,9 +243,9 @@ def test_sequential_test_controls_the_error_that_repeated_testing_triples(script
 
 def test_error_rate_is_controlled_over_a_family_and_for_equivalence(script):
     slack = 2 * math.sqrt(0.05 * 0.95 / 3000)
-    assert script.family(3000, (1, 2, 4)) < 0.05 + slack
+    assert script.measure_family_rate(3000, (1, 2, 4)) < 0.05 + slack
     for draws in script.NULLS.values():
-        assert script.false_equivalences(draws, 3000)[-1] < 0.05 + slack
+        assert script.measure_false_equivalences(draws, 3000)[-1] < 0.05 + slack
 
 
 def test_document_tables_match_the_script_and_respect_the_level(script, tables):
@@ -254,7 +256,7 @@ def test_document_tables_match_the_script_and_respect_the_level(script, tables):
         assert rates[-1] < 5.4
     assert names[size : size + 2] == list(script.SHAPES)
     gaps = {float(name): rates for name, rates in tables[size + 2 :]}
-    once, found, seeds = script.power(1.0, 2000)
+    once, found, seeds = script.measure_power(1.0, 2000)
     assert gaps[1.0] == pytest.approx([100 * once, 100 * found, seeds], abs=2.5)
 
 
@@ -263,7 +265,7 @@ def test_document_names_distributions_that_exceed_the_level(script, tables):
     rates = dict(tables)["two-humped against steady"]
     rng = np.random.default_rng(7)
     first, second = (draw(rng, (30, 4000)) for draw in script.SHAPES["two-humped against steady"])
-    _, item = script.tests(first, second)
+    _, item = script.compute_contrasts(first, second)
     wrong = (compute_sequential_p(pairwise.compute_two_sided_p(item), SIZES, 30) < 0.05).mean()
     assert rates[-1] == pytest.approx(100 * wrong, abs=6)
     single = stats.ttest_ind(first[:5], second[:5], equal_var=False).pvalue < 0.05

@@ -250,7 +250,9 @@ ABOUT = {"step": 1, "seconds": 0.5}
 )
 def test_metadata_of_wrong_types_is_damage(change):
     said = []
-    store = types.SimpleNamespace(list_numbers=lambda: [1], read_metadata=lambda number: ABOUT | change)
+    store = types.SimpleNamespace(
+        list_numbers=lambda: [1], read_metadata=lambda number: ABOUT | change
+    )
     assert list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0)) == [None]
     assert "it is damaged (Expected `" in said[0] and f"$.{next(iter(change))}" in said[0]
 
@@ -295,7 +297,9 @@ def test_damaged_checkpoint_is_skipped():
             raise UnusableError("is damaged")
         return LoadedCheckpoint(number, {}, None, True)
 
-    store = types.SimpleNamespace(list_numbers=lambda: [2, 1], read_metadata=lambda number: ABOUT, load=load)
+    store = types.SimpleNamespace(
+        list_numbers=lambda: [2, 1], read_metadata=lambda number: ABOUT, load=load
+    )
     found = list(checkpointing.iterate_resume_points(store, {}, said.append, 7.0))
     assert [one and one.number for one in found] == [1, None]
     assert said == ["Checkpoint 2 cannot be resumed from: it is damaged."]

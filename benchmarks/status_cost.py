@@ -1,10 +1,10 @@
-"""Cost of inspecting a study: CPU seconds of `status` and `validate` as whole processes.
+"""Cost of inspecting a study: CPU seconds of `status` and `status --files`.
 
-    python benchmarks/survey.py
+    python benchmarks/status_cost.py
 
 writes 1,440 complete runs of 100 evaluations x 30 episodes with 2,000 values in each trace, once in
 the current schema and once without hashes, as in schema 1, and prints the minimum and the median
-of several runs of each command, the start of Python included.
+of several runs of each command as whole processes, the start of Python included.
 """
 
 import argparse
@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 EVALUATIONS, EPISODES, EPISODES_TRAINED = 100, 30, 1000
+EVAL_EVERY = 10_000
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=1440)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--keep", type=Path, help="keep the studies in this folder")
+    parser.add_argument("--keep", type=Path, help="store the studies in this folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         root = options.keep or Path(scratch)
@@ -39,7 +40,7 @@ def main() -> int:
             if not results.exists():
                 write_study(results, options.runs, schema)
             for command in ("status", "status --files"):
-                seconds = [cpu_seconds(command, results) for _ in range(options.repeats)]
+                seconds = [measure_cpu_seconds(command, results) for _ in range(options.repeats)]
                 print(
                     f"schema {schema}, {command}: {min(seconds):.2f} s of CPU at least, "
                     f"{statistics.median(seconds):.2f} s median of {options.repeats}"
@@ -53,35 +54,48 @@ def write_study(results: Path, runs: int, schema: int) -> None:
     content = json.loads((first / "run.json").read_text())
     for seed in range(1, runs):
         folder = shutil.copytree(first, first.with_name(f"seed={seed}"))
-        rewrite(folder, content, seed, schema)
-    rewrite(first, content, 0, schema)
+        rewrite_run(folder, content, seed, schema)
+    rewrite_run(first, content, 0, schema)
 
 
 def write_run(results: Path) -> Path:
     """Write a complete run without training."""
-    import recorded
+    import support
 
+    from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.record.folder import RunFolder
     from parallax.harness.record.lock import RunLock
     from parallax.harness.record.provenance import collect_provenance
+    from parallax.harness.sweep.sweep import initialize_run
+    from parallax.harness.train.prepare import prepare_run
 
-    folder = recorded.complete_run(results, evaluations=1)
+    spec = support.spec(
+        *("sb3", "td3"),
+        steps=EVAL_EVERY * EVALUATIONS,
+        eval_every=EVAL_EVERY,
+        eval_episodes=EPISODES,
+    )
+    folder: Path = spec.folder(results)
+    initialize_run(prepare_run(spec, load_adapter(spec.framework)), folder)
     rng = np.random.default_rng(0)
-    with RunLock.acquire(folder) as lease:
-        run = RunFolder(lease)
-        for number in range(1, EVALUATIONS + 1):
-            for step in range(EPISODES_TRAINED // EVALUATIONS):
-                run.record(10_000 * number + step, {"episode/return": rng.normal(), "loss": 1.0})
-            run.add_evaluation(10_000 * number, rng.normal(size=EPISODES), np.full(EPISODES, 1000))
+    with RunLock.acquire(folder) as run_lock:
+        run = RunFolder(run_lock)
+        for step in range(EVAL_EVERY, spec.steps + 1, EVAL_EVERY):
+            for number in range(EPISODES_TRAINED // EVALUATIONS):
+                run.record(step + number, {"episode/return": rng.normal(), "loss": 1.0})
+            run.add_evaluation(step, rng.normal(size=EPISODES), np.full(EPISODES, 1000))
         run.finish_trace()
         run.update_run(
-            steps=run.content["steps"] | {"scheduled": 10_000 * EVALUATIONS},
+            status="completed",
+            weights_sha256="0" * 64,
+            steps=run.content["steps"] | {"taken": spec.steps},
+            timings={"started": 1e9, "ended": 1e9 + 5, "seconds": 5.0, "evaluation_seconds": 1.0},
             provenance=collect_provenance(),
         )
     return folder
 
 
-def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
+def rewrite_run(folder: Path, content: dict[str, object], seed: int, schema: int) -> None:
     """Set a copy's seed, and remove the fields that its schema does not have."""
     from parallax.harness.record.files import write_json
     from parallax.harness.record.run_json import CHECKSUM_FIELD, compute_checksum
@@ -96,7 +110,7 @@ def rewrite(folder: Path, content: dict[str, object], seed: int, schema: int) ->
     write_json(folder / "run.json", new)
 
 
-def cpu_seconds(command: str, results: Path) -> float:
+def measure_cpu_seconds(command: str, results: Path) -> float:
     """Return user and system time of one process, its threads included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(

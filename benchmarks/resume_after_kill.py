@@ -1,7 +1,7 @@
 """Kills trainings at random times and compares their results with undisturbed trainings.
 
-    python benchmarks/kills.py --kills 3 --frameworks cleanrl --algorithms ppo,td3,sac,dqn,ddpg
-    python benchmarks/kills.py --kills 30 --steps 1024 --checkpoint-every 20 --within 12
+    python benchmarks/resume_after_kill.py --kills 3 --frameworks cleanrl --algorithms ppo,td3
+    python benchmarks/resume_after_kill.py --kills 30 --steps 1024 --checkpoint-every 20 --within 12
 
 Each implementation trains once undisturbed, then again in processes that get SIGKILL, which nothing
 can catch, after a random part of the time that an undisturbed training takes, wherever they are
@@ -46,7 +46,7 @@ CHECKPOINTS = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class KillOutcome:
     """Outcome of one training.
 
     Attributes:
@@ -77,19 +77,19 @@ def main() -> int:
     parser.add_argument("--n-envs", type=int, default=1)
     parser.add_argument("--diagnosis", default="off", help="of the trainings that are killed")
     parser.add_argument("--seed", type=int, default=0, help="of the times of the kills")
-    asked = parser.parse_args()
-    rng, outcomes = np.random.default_rng(asked.seed), []
-    print("| framework | algorithm | kills | went on from steps | same bytes |", flush=True)
+    options = parser.parse_args()
+    rng, outcomes = np.random.default_rng(options.seed), []
+    print("| framework | algorithm | kills | resumed from steps | same bytes |", flush=True)
     print("|---|---|---|---|---|", flush=True)
-    for framework in asked.frameworks.split(","):
+    for framework in options.frameworks.split(","):
         adapter = load_adapter(framework)
-        for algorithm in filter(adapter.supports, asked.algorithms.split(",")):
+        for algorithm in filter(adapter.supports, options.algorithms.split(",")):
             for module in adapter.training_modules(algorithm):
                 importlib.import_module(module)  # once, for all processes that will be killed
-            spec = a_spec(framework, algorithm, asked)
-            diagnosis = {"mode": asked.diagnosis}
-            outcome = killed(
-                spec, asked.kills, rng, diagnosis, asked.checkpoint_every, asked.within
+            spec = make_spec(framework, algorithm, options)
+            diagnosis = {"mode": options.diagnosis}
+            outcome = train_with_kills(
+                spec, options.kills, rng, diagnosis, options.checkpoint_every, options.within
             )
             outcomes.append(outcome)
             steps = ", ".join("its start" if s is None else f"{s:,}" for s in outcome.resumed)
@@ -104,7 +104,7 @@ def main() -> int:
     return 0 if all(outcome.same for outcome in outcomes) else 1
 
 
-def a_spec(framework: str, algorithm: str, asked: argparse.Namespace, **more: Any) -> RunSpec:
+def make_spec(framework: str, algorithm: str, options: argparse.Namespace, **more: Any) -> RunSpec:
     """Return a short training that updates, evaluates and ends episodes many times."""
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm))
     values = {
@@ -114,24 +114,24 @@ def a_spec(framework: str, algorithm: str, asked: argparse.Namespace, **more: An
         "env": ENVS[ALGORITHMS[algorithm].actions],
         "hps": framework,
         "seed": 3,
-        "steps": asked.steps,
+        "steps": options.steps,
         "alignment": "exact",
-        "eval_every": asked.steps // 4,
+        "eval_every": options.steps // 4,
         "eval_episodes": 2,
-        "wrappers": asked.wrappers,
-        "n_envs": asked.n_envs,
+        "wrappers": options.wrappers,
+        "n_envs": options.n_envs,
     }
     return make_run_spec(RUN_DEFAULTS | values | more, base, base)
 
 
-def killed(
+def train_with_kills(
     spec: RunSpec,
     kills: int,
     rng: np.random.Generator,
     diagnosis: Mapping[str, Any],
     every: float | None,
     within: float | None = None,
-) -> Outcome:
+) -> KillOutcome:
     """Train undisturbed and without diagnosis, then with kills, and compare.
 
     Args:
@@ -143,30 +143,30 @@ def killed(
         within: Longest time until a kill in seconds; None chooses it by the training's duration.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        whole, broken = Path(scratch) / "whole", Path(scratch) / "broken"
-        prepared = begun(spec, 0.0, whole)
-        attempt(prepared, whole, None)  # also loads modules for the second one
+        whole, killed = Path(scratch) / "whole", Path(scratch) / "broken"
+        prepared = initialize_training(spec, 0.0, whole)
+        train_until_killed(prepared, whole, None)  # also loads modules for the second one
         record = read_run(whole).record
         assert record is not None and record.status == "completed", read_run(whole).reason
         seconds = record.timings.seconds or 1.0
         watched = dataclasses.replace(spec, diagnosis=diagnosis)
-        prepared = begun(watched, every or seconds / 60 / CHECKPOINTS, broken)
+        prepared = initialize_training(watched, every or seconds / 60 / CHECKPOINTS, killed)
         done, resumed, notes = 0, [], []
         complete = False
         while not complete:
             longest = within or seconds / (kills + 1) * 2
             part = rng.uniform(0, longest) if done < kills else None
-            done += attempt(prepared, broken, part)
-            reading = read_run(broken)
+            done += train_until_killed(prepared, killed, part)
+            reading = read_run(killed)
             complete = reading.complete
             # None for an attempt that was killed before it recorded where it resumed.
             resumed.append(reading.content.get("resumed_from"))
             notes += reading.content.get("resume_notes", ())
             assert complete or part is not None, reading.reason
-        return Outcome(done, resumed[1:], result(whole) == result(broken), notes)
+        return KillOutcome(done, resumed[1:], read_result(whole) == read_result(killed), notes)
 
 
-def begun(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
+def initialize_training(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
     """Return the run with its folder set up."""
     spec = dataclasses.replace(spec, checkpoint_every=every)
     prepared = prepare_run(spec, load_adapter(spec.framework))
@@ -174,14 +174,14 @@ def begun(spec: RunSpec, every: float, folder: Path) -> PreparedRun:
     return prepared
 
 
-def attempt(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
+def train_until_killed(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
     """Train in a process that is killed after some seconds; return whether it was."""
     child = os.fork()
     if child == 0:
         try:
-            with RunLock.acquire(folder) as lease:
-                silence(folder)
-                execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+            with RunLock.acquire(folder) as run_lock:
+                redirect_output(folder)
+                execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(run_lock))
         finally:
             os._exit(0)
     if seconds is not None:
@@ -190,14 +190,14 @@ def attempt(prepared: PreparedRun, folder: Path, seconds: float | None) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def silence(folder: Path) -> None:
+def redirect_output(folder: Path) -> None:
     """Redirect the output of a process to a file beside the run."""
     log = os.open(folder.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(log, number)
 
 
-def result(folder: Path) -> tuple[str | None, bytes, bytes]:
+def read_result(folder: Path) -> tuple[str | None, bytes, bytes]:
     """Return the hash of the weights, the evaluations and the trace."""
     record = read_run(folder).record
     digest = record.weights_sha256 if record else None

@@ -1,9 +1,9 @@
 """Modules that a command passes through, in the order in which they are first called.
 
-    python benchmarks/journeys.py train     # from a command line to a pending run folder
-    python benchmarks/journeys.py worker    # from a pending run folder to a finished one
-    python benchmarks/journeys.py report    # from run folders to the page
-    python benchmarks/journeys.py probe     # from a question to its answer, without the worker
+    python benchmarks/called_modules.py train    # from a command line to a pending run folder
+    python benchmarks/called_modules.py worker   # from a pending run folder to a finished one
+    python benchmarks/called_modules.py report   # from run folders to the page
+    python benchmarks/called_modules.py probe    # one probe, without the worker
 
 It counts calls of functions of this project in the process that was started, without imports and
 the calls that they make. A re-entry is a pair of modules (A, B) where A calls B although B was
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -33,7 +34,7 @@ TRAINING = (
 )
 
 
-class Journey:
+class CallRecord:
     """Modules by first call, and calls between modules."""
 
     def __init__(self) -> None:
@@ -50,22 +51,22 @@ class Journey:
             or code.co_filename[0] == "<"
         ):
             return
-        module = _module(frame)
+        module = _get_module(frame)
         if module is None or _is_importing(frame):
             return
         if module not in self.modules:
             self.modules.append(module)
         caller = frame.f_back
-        while caller is not None and _module(caller) is None:
+        while caller is not None and _get_module(caller) is None:
             caller = caller.f_back
-        if caller is not None and (before := _module(caller)) is not None and before != module:
+        if caller is not None and (before := _get_module(caller)) is not None and before != module:
             self.calls.add((before, module))
 
     @property
     def reentries(self) -> list[tuple[str, str]]:
         """Calls from a module into one that was entered before it."""
         order = {module: number for number, module in enumerate(self.modules)}
-        # A caller that was running before the journey began has no call in it, and comes first.
+        # A caller that was running before the recording began has no call in it, and comes first.
         return sorted((a, b) for a, b in self.calls if order.get(a, -1) > order[b])
 
 
@@ -73,13 +74,13 @@ def _is_importing(frame: FrameType) -> bool:
     """Return whether the body of a module of this project is being executed."""
     caller = frame.f_back
     while caller is not None:
-        if caller.f_code.co_name == "<module>" and _module(caller) is not None:
+        if caller.f_code.co_name == "<module>" and _get_module(caller) is not None:
             return True
         caller = caller.f_back
     return False
 
 
-def _module(frame: FrameType) -> str | None:
+def _get_module(frame: FrameType) -> str | None:
     name = frame.f_globals.get("__name__", "")
     if name == "__main__":
         spec = frame.f_globals.get("__spec__")
@@ -88,10 +89,10 @@ def _module(frame: FrameType) -> str | None:
 
 
 @contextlib.contextmanager
-def record_calls(journey: Journey) -> Iterator[None]:
+def record_calls(record: CallRecord) -> Iterator[None]:
     """Record the calls of this thread and of threads that it starts."""
-    threading.setprofile(journey)
-    sys.setprofile(journey)
+    threading.setprofile(record)
+    sys.setprofile(record)
     try:
         yield
     finally:
@@ -99,15 +100,15 @@ def record_calls(journey: Journey) -> Iterator[None]:
         threading.setprofile(None)
 
 
-def train(folder: Path, journey: Journey) -> None:
-    """From a command line to a pending run folder: no worker is started."""
+def run_train(folder: Path, record: CallRecord) -> None:
+    """Record the setup of a run, from a command line to a pending run folder, without a worker."""
     sweep = importlib.import_module("parallax.harness.sweep.sweep")
-    vars(sweep)["_execute_runs"] = _skip_runs
     from parallax.harness.cli.main import main
 
     words = ["train", *TRAINING, f"results_dir={folder}"]
     with (
-        record_calls(journey),
+        mock.patch.object(sweep, "_execute_runs", _skip_runs),
+        record_calls(record),
         contextlib.suppress(Exception, SystemExit),
         contextlib.redirect_stderr(io.StringIO()),
     ):
@@ -118,60 +119,59 @@ def _skip_runs(*_: Any, **__: Any) -> list[Any]:
     return []
 
 
-def worker(folder: Path, journey: Journey) -> None:
-    """From a pending run folder to a finished one."""
-    train(folder, Journey())
+def run_worker(folder: Path, record: CallRecord) -> None:
+    """Record a training, from a pending run folder to a finished one."""
+    run_train(folder, CallRecord())
     from parallax.harness.worker import main
 
     (path,) = folder.rglob("run.json")
-    with record_calls(journey):
+    with record_calls(record):
         main(path.parent)
 
 
-def report(folder: Path, journey: Journey) -> None:
-    """From run folders to the page."""
-    from synthetic_returns import Size
-    from synthetic_study import write_study
-
+def run_report(folder: Path, record: CallRecord) -> None:
+    """Record a report, from run folders to the page."""
+    from benchmarks.synthetic_returns import StudySize
+    from benchmarks.synthetic_study import write_study
     from parallax.harness.cli.main import main
 
-    # Importing the command is no part of the journey.
+    # Importing the command is not recorded.
     importlib.import_module("parallax.analysis.commands.report")
-    write_study(folder, Size(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
-    with record_calls(journey):
+    write_study(folder, StudySize(("HalfCheetah", "Reacher"), seeds=3, evaluations=5))
+    with record_calls(record):
         main(["report", str(folder), "--jobs", "1"])
 
 
-def probe(folder: Path, journey: Journey) -> None:
-    """From a question to its answer."""
+def run_probe(folder: Path, record: CallRecord) -> None:
+    """Record one probe."""
     from parallax.harness.cli.main import main
 
     # Modules call functions to make tables of probes while they are imported: not counted.
     importlib.import_module("parallax.harness.cli.probe")
-    with record_calls(journey):
+    with record_calls(record):
         main(["probe", "--frameworks", "sb3", "--probe", "ppo.truncation"])
 
 
-JOURNEYS: dict[str, Callable[[Path, Journey], None]] = {
-    "train": train,
-    "worker": worker,
-    "report": report,
-    "probe": probe,
+COMMANDS: dict[str, Callable[[Path, CallRecord], None]] = {
+    "train": run_train,
+    "worker": run_worker,
+    "report": run_report,
+    "probe": run_probe,
 }
 
 
 def main() -> None:
     """Print the modules and the re-entries."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("journey", choices=JOURNEYS)
-    journey = Journey()
-    name = parser.parse_args().journey
+    parser.add_argument("command", choices=COMMANDS)
+    record = CallRecord()
+    name = parser.parse_args().command
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         os.chdir(folder)
-        JOURNEYS[name](Path(folder) / "results", journey)
-    print(f"{name}: {len(journey.modules)} modules, {len(journey.reentries)} re-entries")
-    print(*(f"{n:3}  {module}" for n, module in enumerate(journey.modules, 1)), sep="\n")
-    print(*(f"     {a} -> {b}" for a, b in journey.reentries), sep="\n")
+        COMMANDS[name](Path(folder) / "results", record)
+    print(f"{name}: {len(record.modules)} modules, {len(record.reentries)} re-entries")
+    print(*(f"{n:3}  {module}" for n, module in enumerate(record.modules, 1)), sep="\n")
+    print(*(f"     {a} -> {b}" for a, b in record.reentries), sep="\n")
 
 
 if __name__ == "__main__":

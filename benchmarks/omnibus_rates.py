@@ -1,6 +1,6 @@
-"""Rates at which differences are detected, in studies with and without any.
+"""Rates at which tests for any difference find one, in studies with and without differences.
 
-    python benchmarks/existence.py
+    python benchmarks/omnibus_rates.py
 
 prints the table in docs/reference/simulations.md: 32 settings of 3 frameworks with 5 seeds each,
 and the rate at which some pair is significant after Holm's correction (the former rule), and at
@@ -32,54 +32,54 @@ PAIRS = list(itertools.combinations(range(3), 2))
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
-def normal(rng: np.random.Generator, framework: int) -> np.ndarray:
+def draw_normal(rng: np.random.Generator, framework: int) -> np.ndarray:
     """Draw with the same standard deviation for all."""
     return rng.normal(0, 1, SEEDS)
 
 
-def unequal(rng: np.random.Generator, framework: int) -> np.ndarray:
+def draw_unequal(rng: np.random.Generator, framework: int) -> np.ndarray:
     """Draw with standard deviations of 1, 2 and 4."""
     return rng.normal(0, 2.0**framework, SEEDS)
 
 
-def skewed(rng: np.random.Generator, framework: int) -> np.ndarray:
+def draw_skewed(rng: np.random.Generator, framework: int) -> np.ndarray:
     """Draw with a long lower tail."""
     return -rng.lognormal(0, 1, SEEDS)
 
 
-def two_humped(rng: np.random.Generator, framework: int) -> np.ndarray:
+def draw_two_humped(rng: np.random.Generator, framework: int) -> np.ndarray:
     """Draw with one run in five that fails."""
     return np.where(rng.random(SEEDS) < 0.2, 0, 10) + rng.normal(0, 1, SEEDS)
 
 
-def shifted(rng: np.random.Generator, framework: int) -> np.ndarray:
+def draw_shifted(rng: np.random.Generator, framework: int) -> np.ndarray:
     """Draw with the third framework one standard deviation apart."""
     return rng.normal(framework == 2, 1, SEEDS)
 
 
 CASES: dict[str, Draw] = {
-    "normal": normal,
-    "normal, deviations 1, 2 and 4": unequal,
-    "skewed": skewed,
-    "two-humped": two_humped,
-    "one framework apart by a deviation": shifted,
+    "normal": draw_normal,
+    "normal, deviations 1, 2 and 4": draw_unequal,
+    "skewed": draw_skewed,
+    "two-humped": draw_two_humped,
+    "one framework apart by a deviation": draw_shifted,
 }
 
 
-def study(draw: Draw, rng: np.random.Generator) -> list[list[ScoreGroup]]:
+def draw_study(draw: Draw, rng: np.random.Generator) -> list[list[ScoreGroup]]:
     """Return the groups of each setting."""
     cells = [StudyCell("s", f"task {i}", "ppo", "original", "") for i in range(SETTINGS)]
-    return [[_group(cell, k, draw(rng, k)) for k in range(3)] for cell in cells]
+    return [[_make_group(cell, k, draw(rng, k)) for k in range(3)] for cell in cells]
 
 
-def _group(cell: StudyCell, framework: int, scores: np.ndarray) -> ScoreGroup:
+def _make_group(cell: StudyCell, framework: int, scores: np.ndarray) -> ScoreGroup:
     size = len(scores)
     return ScoreGroup(
         cell, FRAMEWORKS[framework], compute_moments(scores), 0.0, scores, (), size, size, (1,)
     )
 
 
-def rejected(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
+def find_differences(settings: list[list[ScoreGroup]], seed: int) -> tuple[bool, bool]:
     """Return whether Holm's correction and the count find a difference."""
     pairs = [(groups[i], groups[j]) for groups in settings for i, j in PAIRS]
     first, second = (stack_moments([pair[side].moments for pair in pairs]) for side in (0, 1))
@@ -97,7 +97,7 @@ def main() -> int:
     print("|---|---|---|")
     for name, draw in CASES.items():
         rng = np.random.default_rng(0)
-        found = np.array([rejected(study(draw, rng), i) for i in range(repeats)])
+        found = np.array([find_differences(draw_study(draw, rng), i) for i in range(repeats)])
         print(
             f"| {name} | {' | '.join(f'{rate:.1%}' for rate in found.mean(axis=0))} |", flush=True
         )

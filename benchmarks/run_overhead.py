@@ -3,7 +3,7 @@
 Each measurement is a separate process that trains once, with one thread, and reports the CPU
 time of the training alone. Harness and bare runs alternate; the ratio is computed for each
 pair, and for the smallest times, which other work on the machine disturbs least.
-Usage: `python benchmarks/overhead.py --frameworks sb3 cleanrl --repeats 5`.
+Usage: `python benchmarks/run_overhead.py --frameworks sb3 cleanrl --repeats 5`.
 """
 
 import argparse
@@ -27,16 +27,20 @@ SEED = 1
 
 def main() -> None:
     """Measure all pairs, or one side when called by itself."""
-    options = _parser().parse_args()
+    options = _make_parser().parse_args()
     if options.side:
-        print(measure(options.side, options.frameworks[0], options.algorithms[0], options.env))
+        print(
+            measure_training(
+                options.side, options.frameworks[0], options.algorithms[0], options.env
+            )
+        )
         return
     print(f"CPU seconds of training on {options.env}, medians of {options.repeats} pairs")
     print(f"{'':<14}{'steps':>7}{'harness':>9}{'bare':>9}{'ratio':>8}   (min to max)   of least")
     for framework in options.frameworks:
         for algorithm in options.algorithms:
             pairs = [
-                _pair(framework, algorithm, options.env, first=list(SIDES)[index % 2])
+                _measure_pair(framework, algorithm, options.env, first=list(SIDES)[index % 2])
                 for index in range(options.repeats)
             ]
             ours, bare = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -50,7 +54,7 @@ def main() -> None:
             )
 
 
-def measure(side: str, framework: str, algorithm: str, env: str) -> float:
+def measure_training(side: str, framework: str, algorithm: str, env: str) -> float:
     """Return the CPU seconds of one training in this process."""
     from parallax.envs.tasks import silence_mujoco
 
@@ -67,7 +71,7 @@ def measure(side: str, framework: str, algorithm: str, env: str) -> float:
             sys.stdout = before
 
 
-def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+def make_harness_training(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     """Return the training as `parallax.harness.train.run` starts it, without evaluation."""
     from parallax.harness.contract.adapter import load_adapter
     from parallax.harness.contract.recipes import read_recipe
@@ -95,14 +99,14 @@ def harness_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
         f"parallax.adapters.{framework}.train"
     )  # a one-off, not a cost per step
     prepared = prepare_run(spec, adapter)
-    lease = RunLock.acquire(Path(tempfile.mkdtemp()))
-    monitor = TrainingMonitor(prepared, RunFolder(lease))
+    run_lock = RunLock.acquire(Path(tempfile.mkdtemp()))
+    monitor = TrainingMonitor(prepared, RunFolder(run_lock))
     return lambda: adapter.train(
         algorithm, prepared.native, prepared.context, monitor.make_env, monitor
     )
 
 
-def bare_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+def make_bare_training(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     """Return upstream's code on `gymnasium.make`, without any of the harness."""
     import gymnasium
 
@@ -118,11 +122,11 @@ def bare_side(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
 
         return learn
     if framework == "cleanrl":
-        return _bare_cleanrl(algorithm, env)
-    return _bare_recipe(framework, algorithm, env)
+        return _make_bare_cleanrl(algorithm, env)
+    return _make_bare_recipe(framework, algorithm, env)
 
 
-def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
+def _make_bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
     from parallax.adapters.cleanrl.scripts import read_script
 
     sys.path.append(str(Path(__file__).parents[1] / "tests/adapters/cleanrl"))
@@ -142,7 +146,7 @@ def _bare_cleanrl(algorithm: str, env: str) -> Callable[[], Any]:
     return lambda: reference.main(output, str(path), arguments, GymnasiumSyncVectorEnv)
 
 
-def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
+def _make_bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     # The framework has no loop: the recipe runs without step hook and recording.
     import gymnasium
 
@@ -160,7 +164,7 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
         def record(self, metrics: Any) -> None:
             pass
 
-    hyperparameters = load_recipe(algorithm, framework)
+    hyperparameters: Any = load_recipe(algorithm, framework)
     if algorithm != "ppo":
         hyperparameters = dataclasses.replace(hyperparameters, learning_starts=LEARNING_STARTS)
     adapter = load_adapter(framework)
@@ -170,16 +174,16 @@ def _bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     return lambda: adapter.train(algorithm, native, context, lambda: gymnasium.make(env), Silent())
 
 
-SIDES = {"harness": harness_side, "bare": bare_side}
+SIDES = {"harness": make_harness_training, "bare": make_bare_training}
 
 
-def _pair(framework: str, algorithm: str, env: str, first: str) -> tuple[float, float]:
+def _measure_pair(framework: str, algorithm: str, env: str, first: str) -> tuple[float, float]:
     order = sorted(SIDES, key=lambda side: side != first)
-    seconds = {side: _in_process(side, framework, algorithm, env) for side in order}
+    seconds = {side: _measure_in_process(side, framework, algorithm, env) for side in order}
     return seconds["harness"], seconds["bare"]
 
 
-def _in_process(side: str, framework: str, algorithm: str, env: str) -> float:
+def _measure_in_process(side: str, framework: str, algorithm: str, env: str) -> float:
     command = [sys.executable, __file__, "--side", side, "--env", env]
     command += ["--frameworks", framework, "--algorithms", algorithm]
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -188,7 +192,7 @@ def _in_process(side: str, framework: str, algorithm: str, env: str) -> float:
     return float(output.stdout.splitlines()[-1])
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frameworks", nargs="+", default=["sb3", "cleanrl", "torchrl"])
     parser.add_argument("--algorithms", nargs="+", default=list(STEPS), choices=list(STEPS))

@@ -1,6 +1,6 @@
 """Variance shares of some frameworks and algorithms of a study with several levels of alignment.
 
-python benchmarks/shares_of_frameworks.py docs/ladder/ladder.parquet \
+python benchmarks/variance_shares.py docs/ladder/ladder.parquet \
         --frameworks sb3,cleanrl,torchrl --algorithms ppo,td3,sac
 """
 

@@ -1,6 +1,6 @@
 """Measures rliable's aggregates and profiles of the same scores; see benchmarks/intervals.py.
 
-Usage: `rliable-venv/bin/python benchmarks/rliable_side.py RESAMPLES OUTPUT`.
+Usage: `rliable-venv/bin/python benchmarks/rliable_intervals.py RESAMPLES OUTPUT`.
 """
 
 import json
@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from interval_cases import THRESHOLDS, make_scores, measure
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from rliable import library, metrics
 
+from benchmarks.interval_cases import THRESHOLDS, make_scores, time_work
 
-def four(values: np.ndarray) -> np.ndarray:
+
+def compute_aggregates(values: np.ndarray) -> np.ndarray:
     """Return the four aggregates in our order."""
     names = ("median", "iqm", "mean", "optimality_gap")
     return np.array([getattr(metrics, f"aggregate_{name}")(values) for name in names])
@@ -27,12 +31,12 @@ def main(resamples: int, output: Path) -> None:
         return np.array([found[name] for name in scores]), both[:, 0], both[:, 1]
 
     def aggregates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return together(*library.get_interval_estimates(scores, four, reps=resamples))
+        return together(*library.get_interval_estimates(scores, compute_aggregates, reps=resamples))
 
     def profiles() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return together(*library.create_performance_profile(scores, THRESHOLDS, reps=resamples))
 
-    found = {"aggregates": measure(aggregates, 1), "profiles": measure(profiles, 1)}
+    found = {"aggregates": time_work(aggregates, 1), "profiles": time_work(profiles, 1)}
     output.write_text(json.dumps(found))
 
 

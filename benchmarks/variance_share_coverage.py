@@ -1,6 +1,6 @@
 """Coverage of the 95% intervals of variance shares, with a study's own scores as the truth.
 
-    python benchmarks/share_coverage.py docs/ladder/ladder.parquet
+    python benchmarks/variance_share_coverage.py docs/ladder/ladder.parquet
 
 True means of frameworks are the observed ones, drawn together so that their variance is the
 estimated component (0 where that is negative). Scores are normal around them, with the same
@@ -62,11 +62,11 @@ def draw_scores(levels: Levels, generator: np.random.Generator) -> Levels:
     drawn: dict[tuple[int, int, bytes], NDArray[np.float64]] = {}
     found: dict[str, list[list[NDArray[np.float64]]]] = {level: [] for level in levels}
     for level, tasks in levels.items():
-        for place, groups in enumerate(tasks):
+        for index, groups in enumerate(tasks):
             means, _ = shrink_means(groups)
             row = []
             for number, (mean, group) in enumerate(zip(means, groups, strict=True)):
-                key = place, number, group.tobytes()
+                key = index, number, group.tobytes()
                 noise = drawn.setdefault(key, generator.normal(size=len(group)))
                 row.append(mean + group.std(ddof=1) * noise)
             found[level].append(row)
@@ -105,8 +105,8 @@ def main() -> None:
     arguments = parser.parse_args()
     tasks, levels = collect_scores(arguments.study)
     rows = {"all tasks": levels}
-    for place, task in enumerate(tasks):
-        rows[task] = {level: [items[place]] for level, items in levels.items()}
+    for index, task in enumerate(tasks):
+        rows[task] = {level: [items[index]] for level, items in levels.items()}
     print("| tasks | hyperparameters | other differences | seeds |\n|---|---|---|---|")
     for name, scores in rows.items():
         found = measure_coverage(scores, arguments.repeats, arguments.seed)

@@ -1,75 +1,114 @@
-"""Accuracy of the diagnosis: how many planted faults it finds, and false alarms on healthy runs.
+"""Accuracy of the diagnosis: how many planted faults it finds, and false positives on healthy runs.
 
-    python benchmarks/diagnosis.py faults               faulty programs, and their healthy twins
-    python benchmarks/diagnosis.py wrong_settings       frameworks' own code, with wrong settings
-    python benchmarks/diagnosis.py planted              their own code, with and without faults
-    python benchmarks/diagnosis.py healthy --seeds 2    false alarms in short runs of frameworks
-    python benchmarks/diagnosis.py judge                the same runs, with the current checks
+    python benchmarks/diagnosis_accuracy.py faults           # programs with and without faults
+    python benchmarks/diagnosis_accuracy.py wrong_settings   # frameworks with wrong settings
+    python benchmarks/diagnosis_accuracy.py planted          # faults in the frameworks' own code
+    python benchmarks/diagnosis_accuracy.py healthy          # false positives in short healthy runs
+    python benchmarks/diagnosis_accuracy.py judge            # the same runs with current checks
 
 Thresholds may be tuned on runs with an even seed; runs with an odd seed are the test set.
+
+`diagnosis_planted.csv` lists the planted faults. A mutant in it is named by its operator and a part
+of the text that it changes, since its number depends on upstream's version; `parallax intervention
+list --kind mutants --frameworks F --algorithms A --all` shows them all.
 """
 
 import argparse
 import collections
+import csv
+import dataclasses
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diagnosis_runs import ALGORITHMS, FRAMEWORKS, TASKS, Setting, settings, watched_run
+from benchmarks.diagnosis_runs import (
+    ALGORITHMS,
+    FRAMEWORKS,
+    TASKS,
+    Setting,
+    list_settings,
+    train_with_diagnosis,
+)
 
-MODES = ("faults", "wrong_settings", "planted", "healthy", "judge")
+PLANTED_FAULTS = Path(__file__).with_name("diagnosis_planted.csv")
 HALVES = {0: "set on", 1: "judged on"}
 CHANGED_STEPS = 2600
 PLANTED_STEPS = {"ppo": 1600, "dqn": 1300}
 
 
+@dataclasses.dataclass(frozen=True)
+class PlantedFault:
+    """One fault, a row of the table.
+
+    Attributes:
+        framework: Framework whose code it changes.
+        algorithm: Algorithm that uses this code.
+        fault: Description in words.
+        check: Check that should find it; several are joined by `|`, and any of them counts.
+        operator: Operator of the mutant; empty if `text` is an intervention of the catalogue.
+        text: Part of the text that is replaced, or the intervention's name.
+        number: Which of the matching mutants, from 0.
+        task: Task; empty for the algorithm's first one.
+    """
+
+    framework: str
+    algorithm: str
+    fault: str
+    check: str
+    operator: str
+    text: str
+    number: str
+    task: str
+
+
 def main() -> None:
     """Measure what the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=list(MODES))
+    parser.add_argument("what", choices=list(MEASUREMENTS))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("results/diagnosis-healthy"))
-    parser.add_argument("--programs", nargs="*", help="numbers of posts; all without")
-    parser.add_argument("--words", nargs="*", help="what is set wrong; all without")
-    parser.add_argument("--notes", action="store_true")
+    parser.add_argument("--programs", nargs="*", help="numbers of posts (default: all)")
+    parser.add_argument("--words", nargs="*", help="what is set wrong (default: all)")
+    parser.add_argument("--notes", action="store_true", help="also print findings at level note")
     parser.add_argument("--frameworks", nargs="*", default=FRAMEWORKS)
     parser.add_argument("--algorithms", nargs="*", default=ALGORITHMS)
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
-    globals()[options.what](options)
+    MEASUREMENTS[options.what](options)
 
 
-def faults(options: argparse.Namespace) -> None:
-    """Print which faults their check finds, and whether it finds them in the healthy twin, too."""
+def print_program_faults(options: argparse.Namespace) -> None:
+    """Print which faults their check finds, and whether it finds them without the fault, too."""
     from faulty_programs.programs import HEALTHY_PROGRAMS, PROGRAMS
 
     names = {id(train): name for name, train in HEALTHY_PROGRAMS.items()}
     wanted = [p for p in PROGRAMS if not options.programs or p.post in options.programs]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    healthy_runs: dict[int, list[dict[str, Any]]] = {}
+    healthy_findings: dict[int, list[dict[str, Any]]] = {}
     for train in {id(program.train): program.train for program in wanted}.values():
-        healthy_runs[id(train)] = [train(seed=seed)[0] for seed in seeds]
-    print(f"{len(seeds)} runs each; errors and warnings in the twin's runs")
+        healthy_findings[id(train)] = [train(seed=seed)[0] for seed in seeds]
+    print(f"{len(seeds)} runs each; errors and warnings without the fault")
     found = 0
     for program in wanted:
         runs = [program.train(program.fault, seed=seed)[0] for seed in seeds]
         hits, healthy = (
             [run[program.check] for run in one if program.check in run]
-            for one in (runs, healthy_runs[id(program.train)])
+            for one in (runs, healthy_findings[id(program.train)])
         )
         found += len(hits) == len(runs) and not healthy
         print(
             f"{program.post:<12}{names[id(program.train)]:<26}{program.words:<42}"
-            f"{program.check:<15}{len(hits)} of {len(runs)}, twin {len(healthy)}"
+            f"{program.check:<15}{len(hits)} of {len(runs)}, without the fault {len(healthy)}"
         )
         print(f"            {hits[0].seen.text if hits else 'not found'}", flush=True)
-    print(f"{found} of {len(wanted)} found in all runs and in none of the twin's")
-    for key, runs in healthy_runs.items():
+    print(f"{found} of {len(wanted)} found in all runs with the fault and in none without")
+    for key, runs in healthy_findings.items():
         counts = collections.Counter(
             f"{f.level} {name}" for run in runs for name, f in run.items() if f.level != "note"
         )
@@ -122,10 +161,10 @@ WRONG_SETTINGS: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("same-start", "", "dqn", "CartPole-v1", {"intervention": "same-start"}),
     ("no-timeout-bootstrap", "", "dqn", "CartPole-v1", {"intervention": "no-timeout-bootstrap"}),
 )
-"""Runs of frameworks with one thing wrong; an empty check means that none looks for it."""
+"""Runs of frameworks with one thing wrong; an empty check means that there is none for it."""
 
 
-def wrong_settings(options: argparse.Namespace) -> None:
+def print_wrong_settings(options: argparse.Namespace) -> None:
     """Print which wrong settings of frameworks' runs are found by their check."""
     from parallax.harness.contract.fields import SpecError
 
@@ -138,7 +177,9 @@ def wrong_settings(options: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 where = framework, algorithm, task, options.first_seed, Path(folder), "on"
                 try:
-                    _, report = watched_run(*where, steps=CHANGED_STEPS, period=40, changes=changes)
+                    _, report = train_with_diagnosis(
+                        *where, steps=CHANGED_STEPS, period=40, changes=changes
+                    )
                 except SpecError as error:
                     print(f"{words:<30}{framework:<10}not settable: {error}", flush=True)
                     continue
@@ -146,7 +187,7 @@ def wrong_settings(options: argparse.Namespace) -> None:
             others = [f"{level[0]} {name}" for name, level in found.items() if level != "note"]
             if check:
                 counts[check].append(check in found)
-            verdict = ("found" if check in found else "MISSED") if check else "no check asks"
+            verdict = ("found" if check in found else "MISSED") if check else "no check"
             seconds = time.process_time() - begun
             print(
                 f"{words:<30}{framework:<10}{check:<15}{verdict:<15}{', '.join(others)} "
@@ -157,10 +198,8 @@ def wrong_settings(options: argparse.Namespace) -> None:
         print(f"{check:<15}{sum(hits)} of {len(hits)} found")
 
 
-def planted(options: argparse.Namespace) -> None:
+def print_planted_faults(options: argparse.Namespace) -> None:
     """Print which faults in frameworks' code their check finds, and its findings without them."""
-    from diagnosis_planted import load_planted_faults, name_intervention
-
     chosen = [
         one
         for one in load_planted_faults()
@@ -174,12 +213,14 @@ def planted(options: argparse.Namespace) -> None:
         first = TASKS["discrete" if one.algorithm == "dqn" else "continuous"][0]
         setting = one.framework, one.algorithm, one.task or first
         if setting not in healthy:
-            healthy[setting] = _watched(setting, options.first_seed, {})
+            healthy[setting] = _train_with_change(setting, options.first_seed, {})
             loud = [
                 f"{f['level'][0]} {n}" for n, f in healthy[setting].items() if f["level"] != "note"
             ]
-            print(f"{' '.join(setting):<40}as it is: {', '.join(loud)}", flush=True)
-        found = _watched(setting, options.first_seed, {"intervention": name_intervention(one)})
+            print(f"{' '.join(setting):<40}without a fault: {', '.join(loud)}", flush=True)
+        found = _train_with_change(
+            setting, options.first_seed, {"intervention": name_intervention(one)}
+        )
         names = [name for name in one.check.split("|") if name in found]
         hit = bool(names) and not set(names) & set(healthy[setting])
         hits[one.check].append(hit)
@@ -204,26 +245,46 @@ def planted(options: argparse.Namespace) -> None:
     print(f"{len(quiet)} of {len(healthy)} settings without a fault had neither error nor warning")
 
 
-def _watched(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
+def load_planted_faults() -> list[PlantedFault]:
+    """Return all rows of the table."""
+    with PLANTED_FAULTS.open(newline="") as file:
+        return [PlantedFault(**row) for row in csv.DictReader(file)]
+
+
+def name_intervention(one: PlantedFault) -> str:
+    """Return the name of a fault on the command line."""
+    if not one.operator:
+        return one.text
+    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.interventions.mutants import load_mutants
+
+    matching = [
+        mutant
+        for mutant in load_mutants(load_adapter(one.framework), one.algorithm)
+        if mutant.operator == one.operator and one.text in mutant.before
+    ]
+    return matching[int(one.number)].name
+
+
+def _train_with_change(setting: Setting, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     """Return the findings of a short run, by id."""
     steps = PLANTED_STEPS.get(setting[1], 1200)
     with tempfile.TemporaryDirectory() as folder:
         where = *setting, seed, Path(folder), "on"
-        content, report = watched_run(*where, steps=steps, period=60, changes=changes)
+        content, report = train_with_diagnosis(*where, steps=steps, period=60, changes=changes)
     if report["troubles"] or content["status"] != "completed":
         print(f"    {content['status']}: {content['failure']} {report['troubles']}", flush=True)
     return {finding["id"]: finding for finding in report["findings"]}
 
 
-def healthy(options: argparse.Namespace) -> None:
+def train_healthy_runs(options: argparse.Namespace) -> None:
     """Train healthy runs and save the signals of their checks; skip runs that are saved already."""
-    import diagnosis_recorder as recorder
-
+    from benchmarks import diagnosis_recorder as recorder
     from parallax.harness.contract.fields import SpecError
 
     options.keep.mkdir(parents=True, exist_ok=True)
     # In random order, so that the runs so far represent all of them.
-    pairs = _healthy(options)
+    pairs = _list_healthy_runs(options)
     random.Random(0).shuffle(pairs)
     for setting, seed in pairs:
         path = options.keep / ("-".join((*setting, str(seed))) + ".pickle.gz")
@@ -232,12 +293,14 @@ def healthy(options: argparse.Namespace) -> None:
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                content, report = watched_run(*setting, seed, Path(folder), "on", recorded=True)
+                content, report = train_with_diagnosis(
+                    *setting, seed, Path(folder), "on", recorded=True
+                )
             except SpecError as error:
                 print(f"{setting}: {error}", flush=True)
                 continue
-            returns = _returns(Path(folder))
-        recorder.save(
+            returns = _format_returns(Path(folder))
+        recorder.save_signals(
             path,
             {
                 "setting": setting,
@@ -251,35 +314,35 @@ def healthy(options: argparse.Namespace) -> None:
         seconds = time.process_time() - begun
         print(f"{' '.join(setting)} {seed}: {content['status']} {returns} {seconds:.0f} s")
         print(f"    {found} {report['troubles']}", flush=True)
-    judge(options)
+    print_false_positives(options)
 
 
-def _healthy(options: argparse.Namespace) -> list[tuple[Setting, int]]:
+def _list_healthy_runs(options: argparse.Namespace) -> list[tuple[Setting, int]]:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     more = range(seeds.stop, seeds.stop + options.seeds)
     return [
         (setting, seed)
-        for setting in settings(options.frameworks, options.algorithms)
+        for setting in list_settings(options.frameworks, options.algorithms)
         for seed in (*seeds, *(more if setting[1] == "dqn" else ()))  # DQN has one task
     ]
 
 
-def judge(options: argparse.Namespace) -> None:
-    """Print false alarms per saved healthy run, with the current checks and thresholds."""
-    import diagnosis_recorder as recorder
+def print_false_positives(options: argparse.Namespace) -> None:
+    """Print false positives per saved healthy run, with the current checks and thresholds."""
+    from benchmarks import diagnosis_recorder as recorder
 
-    alarms: dict[int, list[dict[str, str]]] = {0: [], 1: []}
-    for about, shown in recorder.saved(options.keep):
-        found = recorder.asked_again(shown)
-        alarms[about["seed"] % 2].append({name: level for name, (level, _, _) in found.items()})
+    positives: dict[int, list[dict[str, str]]] = {0: [], 1: []}
+    for about, recorded in recorder.load_signals(options.keep):
+        found = recorder.evaluate_checks(recorded)
+        positives[about["seed"] % 2].append({name: level for name, (level, _, _) in found.items()})
         for name, (level, step, text) in found.items():
             if level != "note" or options.notes:
-                place = " ".join(about["setting"])
-                print(f"{place} {about['seed']} {about['returns']}: {level} {name} {step} {text}")
-    _tell_alarms("healthy", alarms)
+                setting = " ".join(about["setting"])
+                print(f"{setting} {about['seed']} {about['returns']}: {level} {name} {step} {text}")
+    _print_counts("healthy", positives)
 
 
-def _returns(folder: Path) -> str:
+def _format_returns(folder: Path) -> str:
     import numpy as np
 
     path = next(folder.rglob("evaluations.npz"), None)
@@ -290,14 +353,23 @@ def _returns(folder: Path) -> str:
     return f"{means[0]:.4g} to {means[-1]:.4g}"
 
 
-def _tell_alarms(what: str, alarms: dict[int, list[dict[str, str]]]) -> None:
-    for half, runs in alarms.items():
+def _print_counts(what: str, positives: dict[int, list[dict[str, str]]]) -> None:
+    for half, runs in positives.items():
         for level in ("error", "warning", "note"):
             hit = collections.Counter(n for run in runs for n, at in run.items() if at == level)
             touched = sum(level in run.values() for run in runs)
             print(
                 f"{what}, {HALVES[half]}: {touched} of {len(runs)} runs with {level}s {dict(hit)}"
             )
+
+
+MEASUREMENTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "faults": print_program_faults,
+    "wrong_settings": print_wrong_settings,
+    "planted": print_planted_faults,
+    "healthy": train_healthy_runs,
+    "judge": print_false_positives,
+}
 
 
 if __name__ == "__main__":
