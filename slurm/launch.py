@@ -121,8 +121,10 @@ def _submit_runs(
         specs_of = {folder: run.spec for folder, run in todo.items()}
         options = {}
         if preflight and preflight.where == CLUSTER:
-            asked = [spec for folder, spec in specs_of.items() if study_folder in folder.parents]
-            options = submit_preflight(study_folder, asked, settings, preflight)
+            specs_of_study = [
+                spec for folder, spec in specs_of.items() if study_folder in folder.parents
+            ]
+            options = submit_preflight(study_folder, specs_of_study, settings, preflight)
         records += submit_arrays(study_folder, arrays, settings, specs_of, options)
     return records
 
@@ -274,8 +276,8 @@ class PreflightJob:
             PREFLIGHT_PASSED, f"{count} settings took one step each without an error."
         )
 
-    def _write_outcome(self, state: str, said: str) -> None:
-        write_json(self._folder / PREFLIGHT_FILE, {"state": state, "said": said})
+    def _write_outcome(self, state: str, message: str) -> None:
+        write_json(self._folder / PREFLIGHT_FILE, {"state": state, "said": message})
 
 
 def submit_preflight(

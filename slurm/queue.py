@@ -105,7 +105,7 @@ class SlurmQueue:
     Attributes:
         jobs: The relevant job of each run folder: the last one that has not ended, or else the
             last one.
-        asked: Commands that answered; empty where Slurm is not available.
+        answered: Commands that answered; empty where Slurm is not available.
         alive: All jobs of each run folder that have not ended; more than one only if a run
             was submitted again while Slurm did not know, or hid, the job that had it.
         over: Numbers of the jobs of each run folder that have ended: Slurm says so, or it
@@ -113,7 +113,7 @@ class SlurmQueue:
     """
 
     jobs: Mapping[Path, SlurmJob]
-    asked: tuple[str, ...]
+    answered: tuple[str, ...]
     alive: Mapping[Path, tuple[SlurmJob, ...]] = dataclasses.field(default_factory=dict)
     over: Mapping[Path, frozenset[str]] = dataclasses.field(default_factory=dict)
 
@@ -123,22 +123,22 @@ def query_slurm(records: Sequence[SubmissionRecord]) -> SlurmQueue:
     if not records:
         return SlurmQueue({}, ())
     found: JobsByIndex = {}
-    asked = []
+    answered = []
     names = [record.name for record in records]
     for name, source in (("squeue", _query_squeue), ("scontrol", _query_scontrol)):
         started = time.monotonic()
         answer = source(names)
         if answer is not None:
             found |= answer
-            asked.append(name)
+            answered.append(name)
             break
         if time.monotonic() - started >= _TIMEOUT:
             break  # scontrol would wait for the same controller
     forgotten = [record.name for record in records if not _is_known(record, found)]
     if forgotten and (answer := _query_sacct(forgotten)) is not None:
         found = answer | found
-        asked.append("sacct")
-    return _index_by_folder(records, found, tuple(asked))
+        answered.append("sacct")
+    return _index_by_folder(records, found, tuple(answered))
 
 
 def _is_known(record: SubmissionRecord, found: JobsByIndex) -> bool:
@@ -146,7 +146,7 @@ def _is_known(record: SubmissionRecord, found: JobsByIndex) -> bool:
 
 
 def _index_by_folder(
-    records: Sequence[SubmissionRecord], found: JobsByIndex, asked: tuple[str, ...]
+    records: Sequence[SubmissionRecord], found: JobsByIndex, answered: tuple[str, ...]
 ) -> SlurmQueue:
     """Return jobs by run folder."""
     jobs: dict[Path, list[SlurmJob]] = {}
@@ -155,7 +155,7 @@ def _index_by_folder(
         for index, element in enumerate(record.elements):
             job = found.get((record.name, str(index)))
             if job is None:
-                ended = _get_job_numbers(record, index) if asked else frozenset()
+                ended = _get_job_numbers(record, index) if answered else frozenset()
             else:
                 ended = frozenset() if job.is_alive else frozenset([job.job_id])
             for folder in element:
@@ -167,7 +167,7 @@ def _index_by_folder(
     }
     return SlurmQueue(
         {folder: (alive[folder] or several)[-1] for folder, several in jobs.items()},
-        asked,
+        answered,
         {folder: several for folder, several in alive.items() if several},
         over,
     )

@@ -187,7 +187,7 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
         return ""
     if holder.job in queue.over.get(folder, ()):
         return None
-    if queue.asked:
+    if queue.answered:
         return f"locked by {holder.describe()}, about whose job Slurm says nothing"
     return f"locked by {holder.describe()}, about which Slurm was not asked"
 
@@ -237,7 +237,7 @@ def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
         RunsFailedError: None of Slurm's commands answered.
     """
     studies = {study for folder in folders for study in _find_study_folder(folder)}
-    if not queue.asked and any(read_records(study) for study in studies):
+    if not queue.answered and any(read_records(study) for study in studies):
         raise RunsFailedError(
             "Slurm does not answer here (squeue, scontrol, sacct), so it is unknown which runs "
             "are queued. Try again later, or on the machine that submitted."

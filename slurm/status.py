@@ -38,7 +38,7 @@ def status_to_json(runs: Sequence[RunState], queue: SlurmQueue, root: Path) -> s
     """Return counts and an entry per run; `estimate_seconds_left` is null if no rate is known."""
     content: dict[str, Any] = {
         "root": str(root),
-        "asked": list(queue.asked),
+        "asked": list(queue.answered),
         "counts": count_states(runs),
         "seconds_left": estimate_seconds_left(runs),
         "runs": [
@@ -86,8 +86,8 @@ def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longe
     parts += [line for folder in find_study_folders(runs) for line in _render_preflight(folder)]
     parts += _render_running([run for run in runs if run.state == "running"], longest)
     parts += _render_reasons([run for run in runs if _has_reason(run)], longest)
-    if queue.asked:
-        parts.append(Text(f"Slurm was asked through {', '.join(queue.asked)}.", style="dim"))
+    if queue.answered:
+        parts.append(Text(f"Slurm was asked through {', '.join(queue.answered)}.", style="dim"))
     else:
         parts.append(Text("Slurm was not asked: states are those of the folders.", style="dim"))
     return Group(*parts)

@@ -174,14 +174,14 @@ _watch_state = _WatchState()
 
 
 @contextlib.contextmanager
-def add_watcher(hooks: HookFactory, asked: QueryObserver) -> Iterator[None]:
+def add_watcher(hooks: HookFactory, observe_query: QueryObserver) -> Iterator[None]:
     """Register a watcher within the context.
 
     Args:
         hooks: Entered around updates that are computed operation by operation.
-        asked: Receives the arguments of each call that only evaluates networks.
+        observe_query: Receives the arguments of each call that only evaluates networks.
     """
-    watcher = hooks, asked
+    watcher = hooks, observe_query
     _watch_state.watched.append(watcher)
     try:
         yield
@@ -258,8 +258,8 @@ def _wrap_query(function: Any) -> Any:
         if _watch_state.watched and not is_traced(args, kwargs):
             for state in find_states(args, kwargs):
                 track_state(state)
-            for _, asked in tuple(_watch_state.watched):
-                asked(args)
+            for _, observe_query in tuple(_watch_state.watched):
+                observe_query(args)
         return function(*args, **kwargs)
 
     return call

@@ -247,8 +247,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     )
     t.set_option("huber_delta", "DQN.huber_loss_delta")
     if hp.huber_delta is not None and not context.replay.is_uniform:
-        asked = f"replay={context.replay.name}"
-        t.reject_value("huber_delta", f"a loss without importance weights: {asked} needs null")
+        option = f"replay={context.replay.name}"
+        t.reject_value("huber_delta", f"a loss without importance weights: {option} needs null")
     t.declare_constant("max_grad_norm", None)
     t.set_conv_filters("Convolutions.filters", context.task, "in Parallax's network")
     translate_off_policy_fields(t, hp, context, "DQN")

@@ -115,10 +115,10 @@ def make_buffer(
 ) -> ReplayBuffer:
     """Return a replay buffer for `n_envs` environments, uniform unless `replay` is given."""
     if replay is not None:
-        asked = {"random_seed": random_seed, **make_priority_arguments(replay)}
+        arguments = {"random_seed": random_seed, **make_priority_arguments(replay)}
         if n_envs == 1:
-            return PriorityBuffer(size, **asked)
-        return PriorityVectorBuffer(size, n_envs, **asked)
+            return PriorityBuffer(size, **arguments)
+        return PriorityVectorBuffer(size, n_envs, **arguments)
     if n_envs == 1:
         return UniformBuffer(size, random_seed=random_seed)
     return UniformVectorBuffer(size, n_envs, random_seed=random_seed)
@@ -220,16 +220,16 @@ def train(
         common |= select_options(settings, "OffPolicyTrainerParams")
         make_params, every = OffPolicyTrainerParams, RECORD_EVERY
 
-    def head(epoch: int, taken: int) -> None:
+    def prepare_training_step(epoch: int, taken: int) -> None:
         monitor.safe_point()
         if prepare:
             prepare(getattr(parts["trainer"], STEP_COUNT))  # which may just have been restored
         if priorities:
-            begun = settings["Collector.collect.n_step"]
-            priorities.anneal(buffer, begun + getattr(parts["trainer"], STEP_COUNT))
+            random_steps = settings["Collector.collect.n_step"]
+            priorities.anneal(buffer, random_steps + getattr(parts["trainer"], STEP_COUNT))
 
     logger = MonitorLogger(monitor, every)
-    params = make_params(**common, training_fn=head, logger=logger)
+    params = make_params(**common, training_fn=prepare_training_step, logger=logger)
     parts["trainer"] = create_trainer(model, params)
     if native.framework_steps or not IS_BEFORE_2:  # older trainers fail without a step
         parts["trainer"].run()
@@ -241,14 +241,14 @@ def make_trainer_checkpointable(
     """Return the interface that saves and restores the training of `parts["trainer"]`."""
     generic = make_checkpointable(parts, outside, make_tree_codec(SegmentTree), types=TYPES)
 
-    def lay_in(state: Any) -> None:
+    def restore(state: Any) -> None:
         trainer = parts["trainer"]
         due = trainer.params.epoch_num_steps
         generic.load_state(state)
         # The restored trainer counts the steps of its only epoch from 0.
         trainer.params.epoch_num_steps = due - trainer._env_step
 
-    return Checkpointable(generic.state, lay_in)
+    return Checkpointable(generic.state, restore)
 
 
 def seed_generators(seed: int) -> None:

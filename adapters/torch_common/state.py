@@ -57,14 +57,14 @@ def make_checkpointable(
         reader = StateReader((*kinds, *TORCH_CODECS), external_objects())
         return {name: reader.read(part, name) for name, part in parts.items()}
 
-    def lay_in(states: State) -> None:
+    def restore(states: State) -> None:
         if states.keys() != parts.keys():
             raise StateMismatchError(f"the state has the parts {', '.join(states)}")
         writer = StateWriter((*kinds, *TORCH_CODECS), (*types, *TYPES))
         for name, part in parts.items():
             writer.restore(part, states[name], name)
 
-    return Checkpointable(state, lay_in)
+    return Checkpointable(state, restore)
 
 
 def _read_tensor(tensor: torch.Tensor, read: ReadNested) -> State:

@@ -63,11 +63,11 @@ def _run_adam_steps(
     moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in parameters]
     losses = []
     for step in range(1, _FIT_STEPS + 1):
-        said = twin(rows)
-        said = said[0] if isinstance(said, tuple) else said
-        if not _is_matrix(said) or not said.requires_grad:
+        outputs = twin(rows)
+        outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+        if not _is_matrix(outputs) or not outputs.requires_grad:
             return None
-        loss = (said - wanted).square().mean()
+        loss = (outputs - wanted).square().mean()
         losses.append(float(loss.detach()))
         slopes = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():

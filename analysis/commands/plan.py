@@ -285,7 +285,7 @@ def _find_pattern(need: SeedNeed, runs: Sequence[CompletedRun]) -> CompletedRun:
 def _find_results_dir(run: CompletedRun) -> Path | None:
     """Return the folder above the study, if the run is where the harness puts it."""
     spec, folder = run.spec, run.path
-    said = RunPath(
+    path = RunPath(
         spec["study"],
         format_task_name(spec["env"], spec.get("env_kwargs", {}), spec.get("env_wrappers", ())),
         spec["algorithm"],
@@ -294,7 +294,7 @@ def _find_results_dir(run: CompletedRun) -> Path | None:
         folder.parent.name,
         spec["seed"],
     )
-    return find_results_dir(folder, said)
+    return find_results_dir(folder, path)
 
 
 def _format_seeds(seeds: Sequence[int]) -> str:

@@ -212,21 +212,21 @@ def make_warm_process(framework: str) -> ForkServerPool:
 
 
 def _initialize_run(
-    framework: str, algorithm: str, env_id: str, folder: Path, **asked: Any
+    framework: str, algorithm: str, env_id: str, folder: Path, **settings: Any
 ) -> PreparedRun:
     """Create a pending run with the base hyperparameters in `folder`."""
-    prepared = _prepare_short_run(framework, algorithm, env_id, **asked)
+    prepared = _prepare_short_run(framework, algorithm, env_id, **settings)
     initialize_run(prepared, folder)
     return prepared
 
 
-def _prepare_short_run(framework: str, algorithm: str, env_id: str, **asked: Any) -> PreparedRun:
+def _prepare_short_run(framework: str, algorithm: str, env_id: str, **settings: Any) -> PreparedRun:
     usual: dict[str, Any] = {"env": env_id, "steps": STEPS, "eval_every": 32}
-    return prepare_scripted_run(framework, algorithm, **usual | asked)
+    return prepare_scripted_run(framework, algorithm, **usual | settings)
 
 
 def prepare_scripted_run(
-    framework: str, algorithm: str, changes: tuple[tuple[str, Any], ...] = (), **asked: Any
+    framework: str, algorithm: str, changes: tuple[tuple[str, Any], ...] = (), **settings: Any
 ) -> PreparedRun:
     """Prepare a run with the base hyperparameters, or `changes` of them, on a scripted task."""
     base = dataclasses.asdict(make_base_hyperparameters(framework, algorithm)) | dict(changes)
@@ -241,7 +241,7 @@ def prepare_scripted_run(
         "eval_episodes": 2,
     }
     return prepare_run(
-        make_run_spec(RUN_DEFAULTS | usual | asked, base, base), load_adapter(framework)
+        make_run_spec(RUN_DEFAULTS | usual | settings, base, base), load_adapter(framework)
     )
 
 
@@ -293,12 +293,12 @@ class ResumeConformance:
         check_killed_run(self.framework, algorithm, tmp_path / "run", wrappers=wrappers)
 
 
-def check_killed_run(framework: str, algorithm: str, folder: Path, **asked: Any) -> None:
+def check_killed_run(framework: str, algorithm: str, folder: Path, **settings: Any) -> None:
     """Execute a run, kill it twice, and compare its results with those of an uninterrupted run."""
-    undisturbed = _run_uninterrupted(framework, algorithm, **asked)
+    undisturbed = _run_uninterrupted(framework, algorithm, **settings)
     if not undisturbed.has_checkpointable:
         pytest.skip(f"the adapter of {framework} does not hand out its state")
-    prepared = _initialize_resumable_run(framework, algorithm, folder, every=60, **asked)
+    prepared = _initialize_resumable_run(framework, algorithm, folder, every=60, **settings)
     # Other libraries than torch have threads, which a forked process would lack.
     process = _run_in_fork if get_libraries(framework) == ("torch",) else _run_in_new_process
     process(lambda: _execute_and_kill(prepared, folder, KILL_STEPS[:1]))
@@ -327,10 +327,10 @@ class _UninterruptedRun:
 
 
 @functools.lru_cache(maxsize=16)
-def _run_uninterrupted(framework: str, algorithm: str, **asked: Any) -> _UninterruptedRun:
+def _run_uninterrupted(framework: str, algorithm: str, **settings: Any) -> _UninterruptedRun:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        prepared = _initialize_resumable_run(framework, algorithm, folder, every=0, **asked)
+        prepared = _initialize_resumable_run(framework, algorithm, folder, every=0, **settings)
         adapter, attached = _capture_checkpointable(load_adapter(framework))
         with RunLock.acquire(folder) as lease:
             execute_run(prepared, adapter, RunFolder(lease))
@@ -360,10 +360,10 @@ def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable 
 
 
 def _initialize_resumable_run(
-    framework: str, algorithm: str, folder: Path, every: float, **asked: Any
+    framework: str, algorithm: str, folder: Path, every: float, **settings: Any
 ) -> PreparedRun:
     usual = {"steps": RESUMED_STEPS, "eval_every": 48, "checkpoint_every": every}
-    prepared = prepare_scripted_run(framework, algorithm, **usual | asked)
+    prepared = prepare_scripted_run(framework, algorithm, **usual | settings)
     initialize_run(prepared, folder)
     return prepared
 

@@ -255,8 +255,8 @@ class DeterminismConformance:
         """Calling the greedy policy before every step, inside the environment, has no effect."""
         base = make_base_hyperparameters(self.framework, algorithm)
         quiet = train_algorithm(self.framework, algorithm, base)
-        asked = train_algorithm(self.framework, algorithm, base, ask=True)
-        assert quiet.digest == asked.digest
+        queried = train_algorithm(self.framework, algorithm, base, ask=True)
+        assert quiet.digest == queried.digest
 
     def test_greedy_action_depends_on_the_observation_alone(self, algorithm: str) -> None:
         """It depends neither on chance nor on an observation's position in the batch."""
@@ -324,8 +324,8 @@ class ImageConformance:
         """Networks and targets have the configured kernels, over all channels, and they learn."""
         prepared = _skip_if_refused(self.framework, image_algorithm)
         channels = prepared.context.task.image[0]
-        asked: Any = dataclasses.replace(prepared.hyperparameters, conv_filters=(4, 5))
-        weights = train_algorithm(self.framework, image_algorithm, asked, **_ON_IMAGES).weights
+        changed: Any = dataclasses.replace(prepared.hyperparameters, conv_filters=(4, 5))
+        weights = train_algorithm(self.framework, image_algorithm, changed, **_ON_IMAGES).weights
         kernels = {name: value for name, value in weights.items() if value.ndim == 4}
         # Frameworks order the axes of a kernel differently.
         shapes = {tuple(sorted(value.shape)) for value in kernels.values()}
@@ -334,7 +334,7 @@ class ImageConformance:
         assert any("target" in name for name in kernels) == has_targets
         # Train without updates, or with a learning rate too small to change a weight.
         still = {"learning_starts": 10**6} if has_targets else {"learning_rate": 1e-30}
-        before: Any = dataclasses.replace(asked, **still)
+        before: Any = dataclasses.replace(changed, **still)
         unlearned = train_algorithm(self.framework, image_algorithm, before, **_ON_IMAGES).weights
         online = [name for name in kernels if "target" not in name]
         assert all((kernels[name] != unlearned[name]).any() for name in online)

@@ -101,8 +101,8 @@ def _prepare_scripted_run(
 ) -> PreparedRun:
     """Prepare a short run on a scripted task; `fields` are other fields of `RunSpec`."""
     run = {"env": get_scripted_task(algorithm), "hps": framework, "seed": 0, "steps": STEPS}
-    asked = {"study": "conformance", "framework": framework, "algorithm": algorithm}
-    values = RUN_DEFAULTS | run | asked | {"eval_every": 1} | fields
+    named = {"study": "conformance", "framework": framework, "algorithm": algorithm}
+    values = RUN_DEFAULTS | run | named | {"eval_every": 1} | fields
     given = dataclasses.asdict(hyperparameters)
     return prepare_run(make_run_spec(values, given, given), load_adapter(framework))
 

@@ -206,9 +206,9 @@ def report_error(error: BaseException) -> int:
         print("Interrupted. Run the same command again to resume.", file=sys.stderr)
         return 130
     # Texts of files can hold control characters, and names of files bytes that are not text.
-    said = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(error))
+    text = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(error))
     if isinstance(error, RunsFailedError):
-        print(f"Not complete: {said}", file=sys.stderr)
+        print(f"Not complete: {text}", file=sys.stderr)
         return 1
-    print(f"Error: {said}", file=sys.stderr)
+    print(f"Error: {text}", file=sys.stderr)
     return 2

@@ -120,12 +120,12 @@ def _render_answers(report: EnvironmentReport) -> list[str]:
     parts = []
     for role in dict.fromkeys(q.role for q in ALL_QUESTIONS if not _is_task(q.name)):
         questions = [q for q in ALL_QUESTIONS if q.role == role]
-        asked = {
+        by_name = {
             name: found
             for name, found in report.answers.items()
             if any(q.name in found for q in questions)
         }
-        if not asked:
+        if not by_name:
             continue
         rows = [
             (
@@ -139,7 +139,7 @@ def _render_answers(report: EnvironmentReport) -> list[str]:
                     for q in questions
                 ),
             )
-            for name, found in asked.items()
+            for name, found in by_name.items()
         ]
         head = ("implementation", *(f"`{q.name.partition('.')[2]}`" for q in questions))
         parts += [f"### {role.capitalize()}\n", format_table(head, rows)]

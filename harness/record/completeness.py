@@ -217,18 +217,22 @@ def _check_schedule(record: RunRecord) -> None:
         return
     # CleanRL's PPO trains on the whole rollouts that fit.
     rollout = record.hyperparameters.get("rollout_steps")
-    asked = spec.hyperparameters.get("rollout_steps")
+    requested = spec.hyperparameters.get("rollout_steps")
     whole = isinstance(rollout, int) and rollout > 0 and spec.steps // rollout * rollout
-    if (spec.alignment in _EQUAL_LEVELS and rollout != asked) or not whole or scheduled != whole:
+    if (
+        (spec.alignment in _EQUAL_LEVELS and rollout != requested)
+        or not whole
+        or scheduled != whole
+    ):
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={spec.steps:,}")
 
 
 def _check_evaluation_steps(record: RunRecord, evaluations: "RunEvaluations") -> None:
     if record.imported is not None:  # other tools have schedules of their own
         return
-    episodes, asked = evaluations.results.shape[1], record.spec.eval_episodes
-    if episodes != asked:
-        raise UnusableError(f"evaluations have {episodes} episodes, and eval_episodes={asked}")
+    episodes, requested = evaluations.results.shape[1], record.spec.eval_episodes
+    if episodes != requested:
+        raise UnusableError(f"evaluations have {episodes} episodes, and eval_episodes={requested}")
     every, end = record.spec.eval_every, record.steps.scheduled
     planned = range(0 if record.spec.evaluate_untrained else every, end, every)
     found = evaluations.timesteps[:-1].tolist()  # the last one is at the end

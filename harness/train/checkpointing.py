@@ -77,12 +77,12 @@ def describe_run_identity(
     """Return settings and versions that must be equal when a run resumes, by name in messages."""
     names = (*VERSIONED_LIBRARIES, *getattr(adapter, "packages", ()))
     versions = {name: _get_package_version(name) for name in dict.fromkeys(names)}
-    asked = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
+    settings = {k: v for k, v in spec_to_dict(prepared.spec).items() if k not in _IGNORED_FIELDS}
     for name, usual in (("actors", 1), ("evaluate_untrained", False)):
-        if asked.get(name) == usual:  # which identities had no field for
-            del asked[name]
+        if settings.get(name) == usual:  # which identities had no field for
+            del settings[name]
     content = {
-        "settings": asked,
+        "settings": settings,
         "translation": describe_translation(prepared),
         "adapter": dict(code["files"]),
         "code": _hash_shared_code(prepared.spec) | _hash_task_files(prepared.spec),

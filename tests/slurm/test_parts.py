@@ -106,7 +106,7 @@ def test_scontrol_is_queried_if_squeue_fails(tmp_path, monkeypatch):
     fake = FakeSlurm(tmp_path / "bin", monkeypatch)
     fake.write("scontrol", "")
     record = a_record(tmp_path / "testbed", "testbed-ppo-1", [[tmp_path / "testbed" / "seed=0"]])
-    assert query_slurm([record]).asked == ("scontrol",)
+    assert query_slurm([record]).answered == ("scontrol",)
     assert fake.calls("scontrol")
 
 
@@ -352,7 +352,7 @@ def test_only_timed_out_runs_without_more_time_are_named(
     given = {"state": "timeout", "resume_step": None, "folder": Path("/study/task/seed=0")}
     run = RunState(**(given | changes))
     spec = types.SimpleNamespace(algorithm="ppo")
-    new = types.SimpleNamespace(minutes=lambda name: minutes, limit=lambda name: "1 h")
+    new = types.SimpleNamespace(get_minutes=lambda name: minutes, get_time_limit=lambda name: "1 h")
     resubmit._print_limits({run: spec}, {Path("/study"): []}, {Path("/study"): new})
     words = "1 runs were stopped at their time limit and get no more time than before: 1 with 1 h"
     assert (words in capsys.readouterr().out) == is_named

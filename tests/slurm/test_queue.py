@@ -40,7 +40,7 @@ def test_jobs_of_other_users_are_found(fake, tmp_path):
     fake.write("squeue", of_all_users("7|0|RUNNING|None|testbed-ppo-1", "8|0|PENDING|None|other"))
     queue = query_slurm([record])
     assert queue.jobs[tmp_path / "testbed" / RUN].state == "RUNNING"
-    assert queue.asked == ("squeue",)
+    assert queue.answered == ("squeue",)
 
 
 def test_jobs_of_another_user_are_found_in_real_slurm(cluster, tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_accounting_does_not_rely_on_this_machines_clock(fake, tmp_path):
         "    print(f'7_0|TIMEOUT|{names[0]}')",
     )
     queue = query_slurm([record])
-    assert (queue.jobs[folder].state, queue.asked) == ("TIMEOUT", ("squeue", "sacct"))
+    assert (queue.jobs[folder].state, queue.answered) == ("TIMEOUT", ("squeue", "sacct"))
 
 
 def test_live_job_takes_precedence_over_a_newer_ended_one(fake, tmp_path):

@@ -209,13 +209,13 @@ def test_only_jobs_missing_in_the_queue_are_queried_in_accounting(monkeypatch, t
     late = {("a", "0"): SlurmJob("7_0", "FAILED"), ("b", "0"): SlurmJob("8", "TIMEOUT")}
     found, queries, folders = query(monkeypatch, tmp_path, None, known, late)
     assert queries == [("squeue", ["a", "b"]), ("scontrol", ["a", "b"]), ("sacct", ["b"])]
-    assert found.asked == ("scontrol", "sacct") and found.jobs[folders[0]] == RUNNING
+    assert found.answered == ("scontrol", "sacct") and found.jobs[folders[0]] == RUNNING
     assert found.over[folders[2]] == {"8"}
     found, _, folders = query(monkeypatch, tmp_path, known, None, None)
-    assert found.asked == ("squeue",) and folders[2] not in found.jobs
+    assert found.answered == ("squeue",) and folders[2] not in found.jobs
     assert found.over[folders[2]] == {"8", "8_0"}  # one job is no array
     found, _, folders = query(monkeypatch, tmp_path, None, None, None)
-    assert (found.jobs, found.asked, found.over[folders[2]]) == ({}, (), frozenset())
+    assert (found.jobs, found.answered, found.over[folders[2]]) == ({}, (), frozenset())
 
 
 @pytest.mark.parametrize(("seconds", "names"), [(19.9, 3), (20.0, 2)])

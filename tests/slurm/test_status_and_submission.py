@@ -201,7 +201,7 @@ def test_the_largest_array_is_slurms_or_its_default(monkeypatch, text, size):
 
 
 def test_preflight_limit_is_four_times_its_estimate_and_at_least_30_minutes(monkeypatch):
-    settings = types.SimpleNamespace(time={}, minutes=lambda name: 5)
+    settings = types.SimpleNamespace(time={}, get_minutes=lambda name: 5)
     monkeypatch.setattr(launch, "make_trials", lambda specs: specs)
     monkeypatch.setattr(launch, "estimate_cost", lambda trials, processes: (0, 60.0 * trials[0]))
     assert launch._estimate_minutes([5], settings, 1) == 30

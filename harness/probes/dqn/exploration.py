@@ -320,14 +320,14 @@ def _compute_longest_interval(steps: Sequence[int]) -> float:
 
 def compute_expected_counts(run: ProbeRun) -> Array:
     """Return the counts of `COUNT_NAMES` that the schedule of updates has."""
-    hp, asked = run.hyperparameters, len(run.experiment.scripted_data.rewards)
-    update_schedule = hp.compute_update_schedule(asked)
+    hp, steps = run.hyperparameters, len(run.experiment.scripted_data.rewards)
+    update_schedule = hp.compute_update_schedule(steps)
     every = hp.train_freq
     interval = hp.target_interval_in_updates() or np.nan  # it may be no number of updates
     rounds_before = (interval - 1) // hp.gradient_steps
     return np.array(
         [
-            asked,
+            steps,
             update_schedule.random_steps,
             update_schedule.first_update,
             update_schedule.total_gradient_steps,
