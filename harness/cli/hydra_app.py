@@ -182,11 +182,13 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
         raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
-    if not isinstance(given := values["hyperparameters"], Mapping):
+    # `hyperparameters=[]` removes the group.
+    given, recipe = values.get("hyperparameters", []), values.get("recipe", [])
+    if not isinstance(given, Mapping):
         raise SpecError(f"hyperparameters={given} must hold values by name, such as gamma: 0.99.")
-    _check_recipe_values(flat["algorithm"], flat["hps"], values["recipe"])
+    _check_recipe_values(flat["algorithm"], flat["hps"], recipe)
     try:
-        spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])
+        spec = make_run_spec(flat, given, recipe)
     except SpecError:
         _check_recipe(flat["algorithm"], flat["hps"])
         raise
