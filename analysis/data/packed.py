@@ -171,6 +171,10 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
     if check_hash(row) is False:
         raise UnusableError(CHANGED)
     reason = escape_unprintable(row["not_used_because"])[:_LONGEST_REASON]
+    if not reason.strip():
+        raise UnusableError(
+            "corrupted row: column not_used_because is empty, so no reason is known"
+        )
     state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
     reading = judge_row(row, folder)
     # Returns that are not finite fail a run that its record calls completed.

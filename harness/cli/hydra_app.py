@@ -182,11 +182,13 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
         raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
-    if not isinstance(given := values["hyperparameters"], Mapping):
+    # `hyperparameters=[]` removes the group.
+    given, recipe = values.get("hyperparameters", []), values.get("recipe", [])
+    if not isinstance(given, Mapping):
         raise SpecError(f"hyperparameters={given} must hold values by name, such as gamma: 0.99.")
-    _check_recipe_values(flat["algorithm"], flat["hps"], values["recipe"])
+    _check_recipe_values(flat["algorithm"], flat["hps"], recipe)
     try:
-        spec = make_run_spec(flat, values["hyperparameters"], values["recipe"])
+        spec = make_run_spec(flat, given, recipe)
     except SpecError:
         _check_recipe(flat["algorithm"], flat["hps"])
         raise
@@ -245,7 +247,11 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
             name: own["period"] for name, own in checks.items() if own.get("period") is not None
         },
     }
-    changed = {key: value for key, value in settings.items() if value not in (None, [], {})}
+    changed = {
+        key: value
+        for key, value in settings.items()
+        if value is not None and (value or key == "period")
+    }
     return {"mode": values.get("name")} | changed
 
 

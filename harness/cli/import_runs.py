@@ -22,6 +22,7 @@ from parallax.harness.imports.run_import import (
     FORMATS,
     ImportOutcome,
     find_sources,
+    guess_format,
     import_runs,
     make_imported_spec,
 )
@@ -138,6 +139,12 @@ def run(options: argparse.Namespace) -> int:
     with CommandProgress(len(sources)) as progress:
         outcome = import_runs(sources, plan, dry_run=options.dry_run, advance=progress.advance)
     _print_outcome(outcome, plan, dry_run=options.dry_run)
+    if unread := [path for source in sources for path in source.unread]:
+        line = (
+            f"Not imported: {len(unread)} files beside others of another kind, such as {unread[0]}"
+        )
+        kinds = ", ".join(sorted({str(guess_format(path.name)) for path in unread}))
+        print(escape_unprintable(f"{line}. --format reads one kind: {kinds}.")[:_MAX_CHARACTERS])
     return 1 if outcome.refused else 0
 
 
@@ -243,20 +250,17 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
         parts = " ".join(f"{field}={name}" for field, name in zip(FIELDS, names, strict=False))
         line = f"  {parts} seed={shown}: {int(steps):,} steps, {_RETURNS[kind]}"
         print(escape_unprintable(line)[:_MAX_CHARACTERS])
-    failed = [one for one in outcome.imported.values() if one.failure]
-    for one in failed[:_MAX_REFUSED]:
-        line = f"  failed training: {one.title}: {one.failure}"
-        print(escape_unprintable(line)[:_MAX_CHARACTERS])
-    if len(failed) > _MAX_REFUSED:
-        print(f"  and {len(failed) - _MAX_REFUSED} more.")
-    for one in [one for one in outcome.imported.values() if one.curve.n_repeated][:_MAX_REFUSED]:
-        line = f"  logged steps again: {one.title}: {one.curve.n_repeated:,} returns that "
-        print(escape_unprintable(f"{line}were logged before are left out")[:_MAX_CHARACTERS])
-    for refusal in outcome.refused[:_MAX_REFUSED]:
-        line = f"  refused: {refusal.title}: {refusal.reason}"
-        print(escape_unprintable(line)[:_MAX_CHARACTERS])
-    if len(outcome.refused) > _MAX_REFUSED:
-        print(f"  and {len(outcome.refused) - _MAX_REFUSED} more.")
+    runs, left = outcome.imported.values(), "returns that were logged before are left out"
+    repeated = [(one.title, one.curve.n_repeated) for one in runs if one.curve.n_repeated]
+    for lines in (
+        [f"failed training: {one.title}: {one.failure}" for one in runs if one.failure],
+        [f"logged steps again: {title}: {count:,} {left}" for title, count in repeated],
+        [f"refused: {refusal.title}: {refusal.reason}" for refusal in outcome.refused],
+    ):
+        for line in lines[:_MAX_REFUSED]:
+            print(escape_unprintable(f"  {line}")[:_MAX_CHARACTERS])
+        if len(lines) > _MAX_REFUSED:
+            print(f"  and {len(lines) - _MAX_REFUSED} more.")
     _print_advice(outcome, options, dry_run=dry_run)
 
 

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -458,13 +459,16 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
         f"{name}.period": value for name, value in settings.get("periods", {}).items()
     }
     for name, period in periods.items():
-        if period is not None and (type(period) is not int or period < 1):
+        if period is not None and (type(period) is not int or not 1 <= period <= _MAX_STEPS):
             raise SpecError(
-                f"diagnosis.{name}={format_value(period)} must be null or 1 or more steps."
+                f"diagnosis.{name}={format_value(period)} must be null or 1 to 2^53 steps."
             )
     for name, value in settings.get("thresholds", {}).items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise SpecError(f"diagnosis.{name}.threshold={format_value(value)} must be a number.")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= sys.float_info.max:  # JSON has no others
+            raise SpecError(
+                f"diagnosis.{name}.threshold={format_value(value)} must be a finite number."
+            )
     return settings
 
 

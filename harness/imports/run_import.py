@@ -58,7 +58,13 @@ from parallax.harness.record.files import (
     to_plain_json,
     write_atomically,
 )
-from parallax.harness.record.layout import EVALUATIONS_FILE, RUN_FILE, RunPath, parse_seed
+from parallax.harness.record.layout import (
+    EVALUATIONS_FILE,
+    RUN_FILE,
+    RunPath,
+    find_link,
+    parse_seed,
+)
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth, parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, ImportSource, compute_checksum
@@ -147,17 +153,23 @@ def _find_sources_below(root: Path, chosen: str | None) -> Iterator[SourceFiles]
         kinds = [kind for kind in FORMATS if files.get(kind) and chosen in (None, kind)]
         if not kinds:
             continue
-        kind = kinds[0]
-        if kind == "tensorboard":
-            yield _make_source(kind, tuple(files[kind]))
-            continue
-        # `make_vec_env` names the files of its environments 0.monitor.csv, 1.monitor.csv, ...
-        copies = [path for path in files[kind] if path.name.split(".")[0].isdecimal()]
-        if kind == "monitor" and copies:
-            yield SourceFiles(kind, tuple(copies), Path(folder), Path(folder))
-            files[kind] = [path for path in files[kind] if path not in copies]
-        for path in files[kind]:
-            yield _make_source(kind, (path,))
+        first, *rest = _list_sources(kinds[0], files[kinds[0]], Path(folder))
+        unread = tuple(path for kind in kinds[1:] for path in files[kind])
+        yield from (dataclasses.replace(first, unread=unread), *rest)
+
+
+def _list_sources(kind: str, files: list[Path], folder: Path) -> Iterator[SourceFiles]:
+    """Yield the sources that the files of one kind in a folder are."""
+    if kind == "tensorboard":
+        yield _make_source(kind, tuple(files))
+        return
+    # `make_vec_env` names the files of its environments 0.monitor.csv, 1.monitor.csv, ...
+    copies = [path for path in files if path.name.split(".")[0].isdecimal()]
+    if kind == "monitor" and copies:
+        yield SourceFiles(kind, tuple(copies), folder, folder)
+        files = [path for path in files if path not in copies]
+    for path in files:
+        yield _make_source(kind, (path,))
 
 
 def _make_source(kind: str, files: tuple[Path, ...]) -> SourceFiles:
@@ -241,12 +253,18 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
     """Return the folder of a run.
 
     Raises:
-        SpecError: A name cannot name a folder, or a hyperparameter cannot have its value.
+        SpecError: A name cannot name a folder, a hyperparameter cannot have its value, or a link is
+            in the place of a folder.
         UnusableError: Another source has the same name.
     """
     check_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)
+    if link := find_link(folder):
+        raise SpecError(
+            f"{link} is a link, and searches for runs do not follow links below a results folder: "
+            "choose another --results-dir or --study"
+        )
     if folder in taken:
         raise UnusableError(
             f"has the name of {taken[folder].title}, seed {run.names['seed']} included: say with "

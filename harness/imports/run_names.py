@@ -115,12 +115,14 @@ class SourceFiles:
         format: A key of `FORMATS`.
         place: File, or folder of several files.
         name: Path that a pattern is matched with.
+        unread: Files of other formats in the same folder, listed with its first source.
     """
 
     format: str
     files: tuple[Path, ...]
     place: Path
     name: Path
+    unread: tuple[Path, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

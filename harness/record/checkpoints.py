@@ -129,7 +129,7 @@ class CheckpointStore:
             OSError: For example a full disk; the earlier checkpoints are unchanged.
             LockLostError: The folder has another writer now.
         """
-        self._make_folder()
+        self._lease.make_folder(CHECKPOINT_FOLDER)
         suffixes = (_STATE_SUFFIX, _CHUNKS_SUFFIX)
         number = 1 + max((n for s in suffixes for n in _list_numbers(self._folder, s)), default=0)
         known: dict[Digest, _ChunkLocation] = {}
@@ -214,11 +214,6 @@ class CheckpointStore:
             raise UnusableError(
                 f"is damaged: {path.name} cannot be read ({error.strerror})"
             ) from error
-
-    def _make_folder(self) -> None:
-        if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
-            self._lease.remove(CHECKPOINT_FOLDER)
-        self._lease.make_folder(CHECKPOINT_FOLDER)
 
     def _is_wasteful(self) -> bool:
         """Return whether most stored chunks are unreferenced, or some are missing."""

@@ -106,7 +106,8 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove the files of an earlier attempt, except its checkpoints and findings."""
-        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
+        links = [name for name in LOGGER_FOLDERS if (self.path / name).is_symlink()]
+        for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE, *links):
             self._lease.remove(name)
         self._remove_leftovers(CHECKPOINT_FOLDER)
 

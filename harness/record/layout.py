@@ -69,6 +69,16 @@ class RunPath:
         return results_dir.joinpath(*names, f"seed={self.seed}")
 
 
+def find_link(folder: Path) -> Path | None:
+    """Return the innermost link among a run folder and those above, up to its study's folder.
+
+    Searches for runs do not follow it, and it may lead out of the results folder.
+    """
+    places = (folder, *folder.parents)[: len(_PATH_FIELDS) + 1]
+    # `Path.is_symlink` raises an error where a name is too long.
+    return next((place for place in places if os.path.islink(place)), None)  # noqa: PTH114
+
+
 def format_task_name(env: str, kwargs: Mapping[str, Any], wrappers: Sequence[str]) -> str:
     """Return the name of a task with a run's changes of it, as folders and tables show it.
 

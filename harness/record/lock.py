@@ -203,8 +203,9 @@ class RunLock:
         _delete_path(waypoint)
 
     def make_folder(self, name: str) -> None:
-        """Make a folder in the run folder, unless it exists."""
-        if not (self.folder / name).is_dir():
+        """Make a folder in the run folder, unless it exists; a link or file there is removed."""
+        if (self.folder / name).is_symlink() or not (self.folder / name).is_dir():
+            self.remove(name)
             waypoint = self.staging / name
             self._guard(lambda: waypoint.mkdir(exist_ok=True))
             self._guard(lambda: _rename_if_present(waypoint, self.folder / name))

@@ -22,7 +22,7 @@ from parallax.harness.contract.run_spec import NO_DIAGNOSIS, RunSpec, spec_from_
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import MAX_JOBS, UnusableError, make_bytes_writer, read_bounded
 from parallax.harness.record.folder import RunFolder, collect_attempts, list_leftovers
-from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.layout import RUN_FILE, find_link
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock, watch_heartbeats
 from parallax.harness.record.reading import read_record, read_run
 from parallax.harness.record.run_json import has_valid_checksum
@@ -305,7 +305,11 @@ def initialize_run(
         SpecError: The folder cannot be written or belongs to another run.
         LockHeldError: Another process executes the run.
     """
-    _check_no_link(prepared.spec, path)
+    if link := find_link(path):
+        raise SpecError(
+            f"results_dir: {link} is a link, and searches for runs do not follow links below a "
+            "results folder. Put the folder itself there, or choose another results_dir."
+        )
     reading = read_run(path)
     _check_same_run(prepared.spec, reading)
     if reading.complete:
@@ -363,17 +367,6 @@ def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str
         "timings": {},
         "provenance": {},
     }
-
-
-def _check_no_link(spec: RunSpec, path: Path) -> None:
-    """Check that searches for runs will find this one: they follow no links."""
-    own = len(spec.folder(Path()).parts)
-    for folder in (path, *path.parents)[:own]:
-        if os.path.islink(folder):  # noqa: PTH114  # no error where a name is too long
-            raise SpecError(
-                f"results_dir: {folder} is a link, and searches for runs do not follow links below "
-                "a results folder. Put the folder itself there, or choose another results_dir."
-            )
 
 
 def _check_same_run(spec: RunSpec, reading: RunReading) -> None:

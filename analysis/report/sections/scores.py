@@ -176,21 +176,31 @@ def _add_text(cell: ScoreCell | None, usual: Sizes, method: str) -> ScoreCell | 
         return None
     parts = [] if cell.sizes == usual else [f"n {'/'.join(map(str, cell.sizes))}"]
     if cell.failed and not math.isnan(cell.mean_with_failed):
-        parts.append(f"{cell.failed} failed: {_format_decimal(cell.mean_with_failed)}")
+        parts.append(
+            f"{cell.failed} failed: {_format_decimal(cell.mean_with_failed, _count_decimals(cell))}"
+        )
     notes = f" ({'; '.join(parts)})" if parts else ""
     return dataclasses.replace(cell, text=format_score_without_sizes(cell, method) + notes)
 
 
 def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
-    """Mean and interval with one decimal, as the thesis prints them."""
+    """Mean and interval with one decimal, as the thesis prints them, or more if both need them."""
     if math.isnan(cell.mean):
         return MISSING
-    mean = _format_decimal(cell.mean)
+    decimals = _count_decimals(cell)
+    mean = _format_decimal(cell.mean, decimals)
     if math.isnan(cell.low):
         return mean
     if method in _SYMMETRIC_METHODS:
-        return f"{mean} ± {_format_decimal(cell.high - cell.mean)}"
-    return f"{mean} [{_format_decimal(cell.low)}, {_format_decimal(cell.high)}]"
+        return f"{mean} ± {_format_decimal(cell.high - cell.mean, decimals)}"
+    ends = (_format_decimal(end, decimals) for end in (cell.low, cell.high))
+    return f"{mean} [{', '.join(ends)}]"
+
+
+def _count_decimals(cell: ScoreCell) -> int:
+    """Return 1, or more where half an interval, or a mean without one, would be shown as 0.0."""
+    size = abs(cell.mean) if math.isnan(cell.low) else (cell.high - cell.low) / 2
+    return min(6, 1 - math.floor(math.log10(size))) if 0 < size < 0.05 else 1
 
 
 def score_table_to_csv(table: ScoreTable) -> str:
@@ -254,6 +264,6 @@ def _list_csv_values(cell: ScoreCell | None) -> list[object]:
     return [*numbers, cell.mark, *cell.sizes, cell.failed, treated]
 
 
-def _format_decimal(value: float) -> str:
-    text = f"{value:.1f}"
-    return "0.0" if text == "-0.0" else text
+def _format_decimal(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text if float(text) else text.removeprefix("-")

@@ -284,6 +284,8 @@ ATTACKS = [
     (lambda row: row.update(failed=True), "column failed is True"),
     (lambda row: row.update(variant="steps=2"), "column variant is steps=2"),
     (hide_failure, "column completed is True, not failed"),
+    (lambda row: row.update(not_used_because=""), "column not_used_because is empty"),
+    (lambda row: row.update(not_used_because=" "), "column not_used_because is empty"),
     (
         lambda row: row.update(failed=True, not_used_because="failed: why"),
         "column failed is True, and run_json says completed",

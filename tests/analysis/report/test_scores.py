@@ -1,14 +1,17 @@
 import csv
 import io
+import math
 
 import pytest
 
 from parallax.analysis.data.load import load_runs
+from parallax.analysis.report.document import ScoreCell
 from parallax.analysis.report.render_markdown import score_table_to_markdown
 from parallax.analysis.report.sections.scores import (
     BEST,
     TIED,
     escape_latex,
+    format_score_without_sizes,
     make_score_tables,
     score_table_to_csv,
     score_table_to_latex,
@@ -174,3 +177,21 @@ def test_scores_show_failed_runs_with_the_mean_of_complete_runs(results, make_ru
 
 def test_tables_without_failed_runs_do_not_mention_them(marked):
     assert "failed" not in marked.caption and "failed" not in score_table_to_markdown(marked)
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "method", "text"),
+    [
+        (0.93124, 0.021349, "t", "0.931 ± 0.021"),
+        (0.93124, 0.021349, "bca", "0.931 [0.910, 0.953]"),
+        (3272.42, 0.0444, "t", "3272.420 ± 0.044"),
+        (0.93, 0.05, "t", "0.9 ± 0.1"),
+        (0.0123, math.nan, "t", "0.012"),
+        (-1e-9, math.nan, "t", "0.000000"),
+        (0.0, 0.0, "t", "0.0 ± 0.0"),
+        (-0.01, 3.0, "t", "0.0 ± 3.0"),
+    ],
+)
+def test_small_intervals_are_not_shown_as_zero(mean, half, method, text):
+    cell = ScoreCell(mean, mean - half, mean + half, (5, 5, 5), "", None)
+    assert format_score_without_sizes(cell, method) == text

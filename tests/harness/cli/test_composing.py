@@ -231,6 +231,14 @@ def test_unusable_groups_of_a_study_are_refused(text, found, conf):
             spec_from_config(config)
 
 
+def test_removed_hyperparameters_are_refused():
+    with sweep() as (loader, master):
+        config = loader.load_sweep_config(master, ["hyperparameters=[]"])
+        with pytest.raises(SpecError, match=r"hyperparameters=\[\] must hold values by name"):
+            spec_from_config(config)
+        assert check(loader, master, [["hyperparameters=[]"]]) == "refused"
+
+
 @pytest.mark.parametrize("text", ["replay: per", "replay: {name: per}"])
 def test_a_study_sets_the_replay_and_the_diagnosis_of_its_runs(text, conf):
     text = f"# @package _global_\n{text}\ndiagnosis: strict\nstudy: {{name: own}}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import re
 import warnings
 
@@ -102,7 +103,9 @@ def test_scripts_have_names_of_plain_characters_and_texts_of_their_hash():
         ({"period": 1}, None),
         ({"period": None}, None),
         ({"periods": {"loss": 5}}, None),
-        ({"period": 0}, "diagnosis.period=0 must be null or 1 or more"),
+        ({"period": 0}, "diagnosis.period=0 must be null or 1 to"),
+        ({"period": 2**53}, None),
+        ({"period": 10**400}, "diagnosis.period=.* must be null or 1 to"),
         ({"period": -5}, "diagnosis.period=-5 must be"),
         ({"period": 1.5}, "diagnosis.period=1.5 must be"),
         ({"period": True}, "diagnosis.period=true must be"),
@@ -110,8 +113,13 @@ def test_scripts_have_names_of_plain_characters_and_texts_of_their_hash():
         ({"thresholds": {"loss": 2}}, None),
         ({"thresholds": None}, "diagnosis.thresholds=null must hold numbers by check"),
         ({"periods": ["loss"]}, "diagnosis.periods=.*loss.* must hold numbers by check"),
-        ({"thresholds": {"loss": True}}, "diagnosis.loss.threshold=true must be a number"),
-        ({"thresholds": {"loss": "2"}}, "diagnosis.loss.threshold=.*2.* must be a number"),
+        ({"thresholds": {"loss": True}}, "diagnosis.loss.threshold=true must be a finite number"),
+        ({"thresholds": {"loss": "2"}}, "diagnosis.loss.threshold=.*2.* must be a finite number"),
+        *(
+            ({"thresholds": {"loss": value}}, "diagnosis.loss.threshold=.* must be a finite")
+            for value in (math.nan, math.inf, -math.inf, 10**400)
+        ),
+        ({"thresholds": {"loss": -1e300}}, None),
         ({"only": ["loss"]}, None),
         ({"only": ["a:b"]}, "diagnosis.only=.* must list checks"),
         ({"only": "loss"}, "diagnosis.only=.* must list checks"),

@@ -398,6 +398,35 @@ def test_existing_runs_are_not_overwritten_and_copies_refused(tmp_path, call, ca
     assert not list(Path("results").glob(".import*"))
 
 
+def test_no_run_is_imported_through_a_link(tmp_path, call, capsys):
+    write_cleanrl_run(tmp_path / "runs", 1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    Path("results").mkdir()
+    Path("results/imported").symlink_to(elsewhere)
+    for words in ([], ["--dry-run"]):
+        assert call(tmp_path / "runs", *words) == 1
+        assert "results/imported is a link, and searches" in capsys.readouterr().out
+    assert list(elsewhere.iterdir()) == []
+    Path("results/imported").unlink()
+    Path("results").rename("real")
+    Path("results").symlink_to("real")  # a folder that the user names
+    assert call(tmp_path / "runs") == 0
+
+
+def test_files_of_other_kinds_in_a_folder_are_named(tmp_path, call, capsys):
+    write_cleanrl_run(tmp_path / "runs", 1)
+    (folder,) = {path.parent for path in (tmp_path / "runs").rglob("*tfevents*")}
+    for name in ("progress.csv", "more.csv", "notes.txt"):
+        (folder / name).write_text("a")
+    assert call(tmp_path / "runs", "--dry-run") == 0
+    said = f"Not imported: 2 files beside others of another kind, such as {folder / 'more.csv'}"
+    assert f"{said}. --format reads one kind: table.\n" in capsys.readouterr().out
+    for words in ([folder / "more.csv"], [tmp_path / "runs", "--format", "tensorboard"]):
+        call(*words, "--dry-run")
+        assert "Not imported" not in capsys.readouterr().out
+
+
 def test_a_dry_run_writes_nothing(tmp_path, call, capsys):
     write_cleanrl_run(tmp_path / "runs", 1)
     assert call(tmp_path / "runs", "--dry-run") == 0

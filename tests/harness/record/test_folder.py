@@ -244,6 +244,17 @@ def test_files_of_the_running_process_are_removed(run):
     assert list_leftovers(run.path / "none") == []
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_links_in_place_of_folders_of_loggers_are_removed(run, tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (run.path / name).symlink_to(tmp_path / "elsewhere")
+    run.clear()
+    assert list_public(run.path) == set() and (tmp_path / "elsewhere").is_dir()
+    (run.path / name).mkdir()
+    run.clear()
+    assert list_public(run.path) == {name}
+
+
 def test_started_last_attempt_is_listed_with_earlier_ones(tmp_path):
     folder = recorded.complete_run(tmp_path)
     content = json.loads((folder / "run.json").read_text())

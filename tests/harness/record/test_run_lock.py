@@ -307,6 +307,24 @@ def test_superseded_owner_has_one_and_a_half_periods_to_exit(tmp_path, monkeypat
     assert clock[0] == before
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "checkpoint"])
+def test_link_or_file_in_place_of_a_folder_is_replaced(tmp_path, name):
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    with RunLock.acquire(folder) as run_lock:
+        (folder / name).symlink_to(elsewhere)
+        run_lock.make_folder(name)
+        run_lock.open_append(f"{name}/events", b"1").close()
+        assert list(elsewhere.iterdir()) == [] and (folder / name / "events").is_file()
+        run_lock.make_folder(name)
+        assert (folder / name / "events").is_file()
+        run_lock.remove(name)
+        (folder / name).write_text("")
+        run_lock.make_folder(name)
+        assert (folder / name).is_dir()
+
+
 def test_files_and_folders_are_moved_and_removed_through_the_lock(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()

@@ -14,6 +14,7 @@ import parallax.harness.sweep
 from parallax.harness.contract.adapter import find_adapter_entry_point, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.record.layout import find_link
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import sweep
@@ -255,16 +256,17 @@ def test_links_within_a_run_path_are_refused(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "results").symlink_to(tmp_path / "real")
     folder = spec.folder(tmp_path / "results")
-    assert sweep._check_no_link(spec, folder) is None
+    assert find_link(folder) is None
+    prepared = types.SimpleNamespace(spec=spec)
     study = folder.parents[5]
     study.symlink_to(tmp_path)
     with pytest.raises(SpecError, match=f"results_dir: {study} is a link"):
-        sweep._check_no_link(spec, folder)
+        sweep.initialize_run(prepared, folder)
     study.unlink()
     folder.parent.mkdir(parents=True)
     folder.symlink_to(tmp_path)
     with pytest.raises(SpecError, match=f"results_dir: {folder} is a link"):
-        sweep._check_no_link(spec, folder)
+        sweep.initialize_run(prepared, folder)
 
 
 @pytest.mark.parametrize("before", [None, b'{"status": "failed"}'])
