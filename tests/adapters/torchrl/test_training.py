@@ -92,7 +92,7 @@ def test_policy_and_weights_change_with_training(native, algorithm):
 @pytest.mark.parametrize("algorithm", MODULES)
 def test_weights_are_copies_under_names_in_a_stable_order(trained, algorithm):
     _, monitor = trained(algorithm)
-    first, second = monitor.weights(), monitor.read_weights()
+    first, second = monitor.weights(), monitor.weights()
     assert list(first) == list(second)
     assert all(not np.shares_memory(first[name], second[name]) for name in first)
     networks = {name.split(".")[0] for name in first}
