@@ -45,9 +45,12 @@ def check_installed() -> None:
     Raises:
         SpecError: A script is missing or is not the one that was tested.
     """
-    for algorithm in ALGORITHMS:
-        for kind in KINDS:
-            read_script(algorithm, kind)
+    # Once for all scripts: a look at the installed packages takes a millisecond, and a study checks
+    # the installation for each of its runs.
+    folder, is_old = _find_package_folder(), is_before_1_2()
+    scripts = [ALGORITHMS[name].get_script(kind) for name in ALGORITHMS for kind in KINDS]
+    for name, digest in dict.fromkeys(scripts):
+        _read_tested_script(folder / name, SCRIPTS_BEFORE_1_2[name] if is_old else digest)
 
 
 def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, str]:
@@ -58,16 +61,20 @@ def read_script(algorithm: str, kind: ScriptKind = "continuous") -> tuple[Path, 
     """
     name, expected = get_script_file(algorithm, kind)
     path = _find_package_folder() / name
+    return path, _read_tested_script(path, expected)
+
+
+def _read_tested_script(path: Path, expected: str) -> str:
     if not path.is_file():
-        raise SpecError(f"framework=cleanrl needs its script {name}. Run: {INSTALL_COMMAND}")
+        raise SpecError(f"framework=cleanrl needs its script {path.name}. Run: {INSTALL_COMMAND}")
     content = path.read_bytes()
     actual = hashlib.sha256(content).hexdigest()
     if actual != expected:
         raise SpecError(
-            f"framework=cleanrl: {name} is not the script of cleanrl's wheel "
+            f"framework=cleanrl: {path.name} is not the script of cleanrl's wheel "
             f"(sha256 {actual[:12]}..., expected {expected[:12]}...). Run: {INSTALL_COMMAND}"
         )
-    return path, content.decode()
+    return content.decode()
 
 
 def _find_package_folder() -> Path:
