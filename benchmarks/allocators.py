@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from benchmarks.single_thread import measure_in_process
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 STEPS = 500
@@ -83,20 +84,10 @@ def _measure_pair(
 
     sides = {name: get_allocator_variables("--malloc", name) for name in ("none", options.malloc)}
     order = sorted(sides, key=lambda name: (name == "none") == turned)
-    found = {name: _measure_in_process(framework, options, dict(sides[name])) for name in order}
+    words = ["--one", "--env", options.env, "--algorithm", options.algorithm]
+    words += ["--frameworks", framework]
+    found = {name: measure_in_process(__file__, words, sides[name]) for name in order}
     return found["none"], found[options.malloc]
-
-
-def _measure_in_process(
-    framework: str, options: argparse.Namespace, variables: dict[str, str]
-) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", "--env", options.env]
-    command += ["--frameworks", framework, "--algorithm", options.algorithm]
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = os.environ | dict.fromkeys(names, "1") | variables
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    result: dict[str, Any] = json.loads(output.stdout.splitlines()[-1])
-    return result
 
 
 def _make_parser() -> argparse.ArgumentParser:

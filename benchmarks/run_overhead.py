@@ -11,7 +11,6 @@ import dataclasses
 import importlib
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,11 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from benchmarks.single_thread import measure_in_process
 
 STEPS = {"ppo": 6144, "td3": 1500, "sac": 1500}
 LEARNING_STARTS = 300
@@ -179,17 +183,9 @@ SIDES = {"harness": make_harness_training, "bare": make_bare_training}
 
 def _measure_pair(framework: str, algorithm: str, env: str, first: str) -> tuple[float, float]:
     order = sorted(SIDES, key=lambda side: side != first)
-    seconds = {side: _measure_in_process(side, framework, algorithm, env) for side in order}
+    words = ["--env", env, "--frameworks", framework, "--algorithms", algorithm, "--side"]
+    seconds = {side: measure_in_process(__file__, [*words, side]) for side in order}
     return seconds["harness"], seconds["bare"]
-
-
-def _measure_in_process(side: str, framework: str, algorithm: str, env: str) -> float:
-    command = [sys.executable, __file__, "--side", side, "--env", env]
-    command += ["--frameworks", framework, "--algorithms", algorithm]
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = os.environ | dict.fromkeys(names, "1")
-    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return float(output.stdout.splitlines()[-1])
 
 
 def _make_parser() -> argparse.ArgumentParser:

@@ -25,9 +25,7 @@ import contextlib
 import importlib
 import io
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from benchmarks.call_timer import CallTimer, TimedCall, measure_clock_cost
+from benchmarks.single_thread import measure_in_process
 
 FRAMEWORKS = ("sb3", "cleanrl", "torchrl", "tianshou")
 STEPS = {"ppo": 2048, "td3": 500, "sac": 500}
@@ -76,10 +75,9 @@ def main() -> int:
     )
     for framework in options.frameworks:
         for algorithm in options.algorithms:
-            found = [
-                _measure_in_process(framework, algorithm, options.env)
-                for _ in range(options.repeats)
-            ]
+            words = ["--one", "--env", options.env, "--frameworks", framework]
+            words += ["--algorithms", algorithm]
+            found = [measure_in_process(__file__, words) for _ in range(options.repeats)]
             print(_format_row(f"{framework} {algorithm}", found), flush=True)
     return 0
 
@@ -163,16 +161,6 @@ def _format_row(title: str, found: list[dict[str, float]]) -> str:
         f"{middle('heartbeat', 1e6):>9.0f}{middle('first check', 1e3):>9.1f}"
         f"{middle('evaluation', 1):>9.2f}{middle('files', 1e3):>9.2f}"
     )
-
-
-def _measure_in_process(framework: str, algorithm: str, env: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--one", "--env", env]
-    command += ["--frameworks", framework, "--algorithms", algorithm]
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = os.environ | dict.fromkeys(names, "1")
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    result: dict[str, float] = json.loads(output.stdout.splitlines()[-1])
-    return result
 
 
 def _make_parser() -> argparse.ArgumentParser:
