@@ -191,7 +191,6 @@ class NetworkSignalCollector:
         events.subscribe(LossBackward, self._make_guarded(self._note_loss))
         events.subscribe(BeforeOptimizerStep, self._make_guarded(self._gradients.note_step))
         self._layers = LayerRecorder(self._signals)
-        self._gradients.begin_window()
         self._steps, self._first_weights = 0, read()
         self._hooks = self._watch(events)
         self._layer_hooks.enter_context(watch_libraries(layers, self.get_watchers()))
@@ -208,8 +207,8 @@ class NetworkSignalCollector:
         policy_places = self._signals.values.get("policy_places", frozenset())
         trained = self._gradients.trained_places
         self._layers.add_signals(trained, policy_places, ranks=self._windows % 5 == 1)
-        self._layers, self._first_weights = LayerRecorder(self._signals), {}
-        self._gradients.begin_window()
+        self._first_weights = {}
+        self._gradients.end_window()
         if self._minibatches:
             self._minibatches.end_window(trained)
 
@@ -219,9 +218,10 @@ class NetworkSignalCollector:
         inputs = self._layers.record(forward)
         if self._layers.is_full:
             self._layer_hooks.close()  # every call of a layer passes through them
-        n_outputs = {1, self._signals.facts.choices or 1}
-        if self._minibatches and inputs is not None and forward.layer.weight.shape[0] in n_outputs:
-            self._minibatches.note_head(forward, inputs)
+        if self._minibatches and inputs is not None:
+            n_outputs = forward.layer.weight.shape[0]
+            if n_outputs in (1, self._signals.facts.choices):
+                self._minibatches.note_head(forward, inputs)
 
     def _note_loss(self, backward: LossBackward) -> None:
         self._signals.add("loss", backward.loss)
@@ -317,8 +317,8 @@ class _GradientTracker:
         known = self._steps_without_gradient, self._steps_with_zero_gradient
         return self._reached.union(*known)
 
-    def begin_window(self) -> None:
-        """Forget the gradients of the last window."""
+    def end_window(self) -> None:
+        """Forget the gradients of the window."""
         self._previous = {}
 
     def note_loss(self) -> None:
