@@ -328,7 +328,7 @@ def find_command(words: Sequence[str]) -> Command | None:
 
 def run_command(command: Command, words: Sequence[str]) -> int:
     """Import a command, parse its words, run it, and turn its errors into one message each."""
-    from parallax.harness.contract.fields import SpecError, report_error
+    from parallax.harness.contract.fields import SpecError
 
     path, _, part = command.module.partition(":")
     try:
@@ -349,6 +349,21 @@ def run_command(command: Command, words: Sequence[str]) -> int:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = " Free some space and run the same command again." if full else ""
         return report_error(SpecError(_escape(f"{where}{error.strerror}.{remedy}")))
+
+
+def report_error(error: BaseException) -> int:
+    """Print one message and return the exit code that goes with it."""
+    from parallax.harness.contract.fields import RunsFailedError
+    from parallax.harness.record.files import escape_lines
+
+    if isinstance(error, KeyboardInterrupt):
+        print("Interrupted. Run the same command again to resume.", file=sys.stderr)
+        return 130
+    is_incomplete = isinstance(error, RunsFailedError)
+    lead = "Not complete" if is_incomplete else "Error"
+    # Texts of files can hold control characters, and names of files bytes that are not text.
+    print(f"{lead}: {escape_lines(str(error))}", file=sys.stderr)
+    return 1 if is_incomplete else 2
 
 
 def make_parser(command: Command, module: "ModuleType | None" = None) -> "argparse.ArgumentParser":

@@ -198,17 +198,3 @@ class RunsFailedError(Exception):
 
 HANDLED_ERRORS = (RunsFailedError, SpecError, KeyboardInterrupt)
 """Errors reported as a sentence; anything else is a bug and shows its traceback."""
-
-
-def report_error(error: BaseException) -> int:
-    """Print one message and return the exit code that goes with it."""
-    if isinstance(error, KeyboardInterrupt):
-        print("Interrupted. Run the same command again to resume.", file=sys.stderr)
-        return 130
-    # Texts of files can hold control characters, and names of files bytes that are not text.
-    text = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(error))
-    if isinstance(error, RunsFailedError):
-        print(f"Not complete: {text}", file=sys.stderr)
-        return 1
-    print(f"Error: {text}", file=sys.stderr)
-    return 2

@@ -229,8 +229,7 @@ def import_runs(
                 except UnusableError as error:
                     refused.append(RefusedSource(title, str(error)))
         except (UnusableError, OSError) as error:
-            reason = getattr(error, "strerror", "") or str(error)
-            refused.append(RefusedSource(str(source.place), reason))
+            refused.append(RefusedSource(str(source.place), _describe_error(error)))
         advance(source.place.name)
     usable = refuse_short_runs_and_copies(curves, refused)
     imported: dict[Path, NamedCurve] = {}
@@ -245,8 +244,12 @@ def import_runs(
             write_imported_run(folder, curve.evaluations, *settings, origin, run.failure, dry_run)
             imported[folder] = run
         except (UnusableError, SpecError, OSError) as error:
-            refused.append(RefusedSource(run.title, getattr(error, "strerror", "") or str(error)))
+            refused.append(RefusedSource(run.title, _describe_error(error)))
     return ImportOutcome(imported, refused)
+
+
+def _describe_error(error: Exception) -> str:
+    return getattr(error, "strerror", "") or str(error)
 
 
 def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, NamedCurve]) -> Path:

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from parallax.harness.contract.fields import SpecError, report_error
+from parallax.harness.cli.main import report_error
+from parallax.harness.contract.fields import SpecError
 from tests.slurm_cluster.session import run_cluster_session
 
 _MAX_SIZE = 1000  # nodes, and processors per node

@@ -17,6 +17,7 @@ from loops import iterate_some
 from parallax.harness.cli import main as cli
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.fields import HANDLED_ERRORS, RunsFailedError, SpecError
 
 HEAVY = ["hydra", "gymnasium", "mujoco", "torch", "matplotlib", "pandas", "pyarrow", "scipy"]
 MAX_COMMANDS = 36
@@ -216,3 +217,18 @@ def test_alignment_shows_the_algorithms_that_have_a_recipe(capsys):
     assert cli.main(["alignment", "--hps", "no-such"]) == 2
     assert "hps=no-such is not known" in capsys.readouterr().err
     assert cli.main(["alignment", "--hps", "cpu", "--algorithms", "ppo"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (SpecError("bad \udcff name"), 2, "Error: bad \\udcff name"),
+        (SpecError("a\x1b[2Jb\n\u202ec"), 2, "Error: a\\x1b[2Jb\n\\u202ec"),
+        (RunsFailedError("1 failed"), 1, "Not complete: 1 failed"),
+        (KeyboardInterrupt(), 130, "Interrupted. Run the same command again to resume."),
+    ],
+)
+def test_errors_are_a_sentence_and_an_exit_code(capsys, error, code, words):
+    assert isinstance(error, HANDLED_ERRORS)
+    assert cli.report_error(error) == code
+    assert capsys.readouterr() == ("", f"{words}\n")

@@ -6,13 +6,7 @@ import pytest
 import support
 
 from parallax.harness.contract import run_spec
-from parallax.harness.contract.fields import (
-    HANDLED_ERRORS,
-    RunsFailedError,
-    SpecError,
-    UnfinishedAdapterError,
-    report_error,
-)
+from parallax.harness.contract.fields import SpecError, UnfinishedAdapterError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 
 UNSHOWN = ["a\nb", "a\tb", "a\x1b[2J", "a\x00", "a\u202eb", "a\u200b", "a\udc80"]
@@ -68,21 +62,6 @@ def test_names_that_were_valid_stay_valid(study):
 
 
 INTERRUPTED = "Interrupted. Run the same command again to resume."
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "words"),
-    [
-        (SpecError("bad \udcff name"), 2, "Error: bad \\udcff name"),
-        (SpecError("a\x1b[2Jb\n\u202ec"), 2, "Error: a\\x1b[2Jb\n\\u202ec"),
-        (RunsFailedError("1 failed"), 1, "Not complete: 1 failed"),
-        (KeyboardInterrupt(), 130, "Interrupted. Run the same command again to resume."),
-    ],
-)
-def test_errors_are_a_sentence_and_an_exit_code(capsys, error, code, words):
-    assert isinstance(error, HANDLED_ERRORS)
-    assert report_error(error) == code
-    assert capsys.readouterr() == ("", f"{words}\n")
 
 
 def test_missing_adapter_part_error_names_file_and_function():
