@@ -10,6 +10,7 @@ child's end is reported, the child's log, and a pipe whose end shows that the sw
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import select
@@ -26,27 +27,28 @@ from parallax.harness.train.stop_signals import STOP_SIGNALS
 READY_MESSAGE = b"ready"
 _LARGEST_REQUEST = 1 << 16
 _LARGEST_OUTPUT = 1 << 20
-# pyarrow imports it when it makes its first array, which every run does.
-_OWN_MODULES = ("parallax.harness.worker", "parallax.harness.record.trace", "pandas")
+_OWN_MODULES = ("parallax.harness.worker", "parallax.harness.record.trace")
 
 
 def main(control: socket.socket, modules: Sequence[str]) -> int:
     """Serve requests until the client has closed the socket and no child runs.
 
     Returns:
-        In a child the exit code of its run; in the server 0, or 1 where it may not fork.
+        In a child the exit code of its run; 1 where the server may not fork. The server itself
+        ends the process.
     """
     for number in STOP_SIGNALS:
         # A batch system signals every process of a job; this one ends after those it has forked.
         signal.signal(number, signal.SIG_IGN)
     with silence_future_warnings():
         import_modules((*_OWN_MODULES, *modules))
+    gc.freeze()  # objects of imports are not searched for cycles, which would take a second at exit
     if has_other_threads():
         print("An import has started a thread, which a fork would lose.", file=sys.stderr)
         return 1
     arguments = _serve_requests(control)
     if arguments is None:
-        return 0
+        os._exit(0)  # its memory need not be tidied, for which its parent would wait
     from parallax.harness import worker
 
     sys.argv = [str(worker.__file__), *arguments]  # recorded as the run's command

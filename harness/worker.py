@@ -8,6 +8,7 @@ checked under the lock, right before anything is changed.
 
 import contextlib
 import dataclasses
+import gc
 import os
 import sys
 from importlib.metadata import EntryPoint
@@ -111,4 +112,6 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:4], parent=os.getppid()))
+    exit_code = main(Path(sys.argv[1]), *sys.argv[2:4], parent=os.getppid())
+    gc.freeze()  # Python would search all objects of a framework for cycles, which takes a second
+    sys.exit(exit_code)

@@ -27,6 +27,7 @@ from parallax.harness.contract.replay import REPLAY_CONFIGS
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
 from parallax.harness.diagnosis.checks import check_names, get_default_thresholds, load_all_checks
 from parallax.harness.record.old_names import RENAMED_ALIGNMENTS
+from parallax.harness.sweep.forked_process import ForkServer
 from parallax.harness.sweep.run_process import SYSTEM_ALLOCATOR, RunOutcome
 from parallax.harness.sweep.sweep import count_processes, list_sweep, run_sweep
 
@@ -73,25 +74,38 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
     return {"name": name} | own.get(group, {})
 
 
-@hydra.main(version_base="1.3", config_path="pkg://parallax.harness.conf", config_name="config")
-def run_hydra_app(config: DictConfig) -> None:
-    """Train the run that `config` describes."""
-    try:
-        spec, results_dir = spec_from_config(config)
-        name = HydraConfig.get().runtime.choices.get("hydra/launcher")
-        if name not in ("local", "basic", None):
-            raise SpecError(f"hydra/launcher={name} starts sweeps only: add --multirun.")
-        launcher = HydraConfig.get().launcher or {}
-        malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
-        if launcher.get("dry_run"):
-            print(*list_sweep([spec], results_dir, launcher.get("n_jobs", 1), malloc), sep="\n")
-            return
-        if (jobs := launcher.get("n_jobs", 1)) != -1:
-            count_processes(jobs)  # only checks it: a single run needs one process
-        report_outcomes(run_sweep([spec], results_dir, n_jobs=1, malloc=malloc), results_dir)
-    except (SpecError, RunsFailedError) as error:
-        # Hydra would print a second message around an exception.
-        raise SystemExit(2) from error
+def run_hydra_app(early_server: ForkServer | None = None) -> None:
+    """Compose the configuration from the process' command line, and train its runs.
+
+    Args:
+        early_server: As for `ForkServerPool`; for a single run.
+    """
+
+    @hydra.main(version_base="1.3", config_path="pkg://parallax.harness.conf", config_name="config")
+    def app(config: DictConfig) -> None:
+        try:
+            _train_single_run(config, early_server)
+        except (SpecError, RunsFailedError) as error:
+            # Hydra would print a second message around an exception.
+            raise SystemExit(2) from error
+
+    app()
+
+
+def _train_single_run(config: DictConfig, early_server: ForkServer | None) -> None:
+    spec, results_dir = spec_from_config(config)
+    name = HydraConfig.get().runtime.choices.get("hydra/launcher")
+    if name not in ("local", "basic", None):
+        raise SpecError(f"hydra/launcher={name} starts sweeps only: add --multirun.")
+    launcher = HydraConfig.get().launcher or {}
+    malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
+    if launcher.get("dry_run"):
+        print(*list_sweep([spec], results_dir, launcher.get("n_jobs", 1), malloc), sep="\n")
+        return
+    if (jobs := launcher.get("n_jobs", 1)) != -1:
+        count_processes(jobs)  # only checks it: a single run needs one process
+    outcomes = run_sweep([spec], results_dir, 1, malloc, early_server)
+    report_outcomes(outcomes, results_dir)
 
 
 def spec_from_config(config: DictConfig) -> tuple[RunSpec, Path]:

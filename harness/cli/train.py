@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -24,6 +24,9 @@ from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
 from parallax.harness.record.files import escape_unprintable, summarize_error
+
+if TYPE_CHECKING:
+    from parallax.harness.sweep.forked_process import ForkServer
 
 
 def run(words: Sequence[str]) -> int:
@@ -38,6 +41,43 @@ def run(words: Sequence[str]) -> int:
         print(text)
         # Without arguments, nothing is trained: the default run takes hours.
         return 0 if words else 2
+    shows_frames = os.environ.get("HYDRA_FULL_ERROR", "")
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
+    try:
+        with _start_fork_server(words) as server:
+            _run_hydra(words, server, shows_frames)
+    finally:
+        os.environ["HYDRA_FULL_ERROR"] = shows_frames
+    return 0
+
+
+def _start_fork_server(words: Sequence[str]) -> contextlib.AbstractContextManager[Any]:
+    """Start to import the framework of a single run while Hydra composes its configuration.
+
+    Returns:
+        A context that holds a `ForkServer`, or None if the words do not name what to import.
+    """
+    chosen = {name: value for name, _, value in (word.partition("=") for word in words)}
+    framework, algorithm = chosen.get("framework"), chosen.get("algorithm")
+    if any(word.startswith("-") for word in words) or algorithm not in ALGORITHMS:
+        return contextlib.nullcontext()
+    if framework not in find_adapter_entry_points() or "framework.python" in chosen:
+        return contextlib.nullcontext()
+    from parallax.harness.sweep.forked_process import (
+        ForkServer,
+        list_training_modules,
+        supports_pidfd,
+    )
+    from parallax.harness.sweep.run_process import make_run_environment
+
+    if not supports_pidfd():
+        return contextlib.nullcontext()
+    os.environ["PYGAME_HIDE_SUPPORT_PROMPT"] = "hide"  # as gymnasium does when it is imported
+    environment = make_run_environment(chosen.get("threads", "1"), {})
+    return ForkServer(framework, list_training_modules(framework, [algorithm]), environment)
+
+
+def _run_hydra(words: Sequence[str], early_server: "ForkServer | None", shows_frames: str) -> None:
     from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
@@ -46,10 +86,8 @@ def run(words: Sequence[str]) -> int:
     sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
-    shows_frames = os.environ.get("HYDRA_FULL_ERROR", "")
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
-        run_hydra_app()
+        run_hydra_app(early_server)
     except SystemExit as ended:  # Hydra ends the process after an error of the application
         error = ended.__cause__ or ended
         if isinstance(error, SpecError):
@@ -59,9 +97,6 @@ def run(words: Sequence[str]) -> int:
         if shows_frames or (translated := _translate_error(error, own_folder, settings)) is None:
             raise
         raise translated from error
-    finally:
-        os.environ["HYDRA_FULL_ERROR"] = shows_frames
-    return 0
 
 
 def _parse_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]:
@@ -97,7 +132,7 @@ def _translate_error(
     check_own_files(own_folder)  # a user's study may name the other files
     frames = traceback.walk_tb(error.__traceback__)
     modules = [str(frame.f_globals["__name__"]) for frame, _ in frames]
-    is_ours = any(name.startswith("parallax.") for name in modules[1:])  # after `run` itself
+    is_ours = any(name.startswith("parallax.") for name in modules[2:])  # after our own two
     if is_ours or isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None):
         return None
     return SpecError(  # Hydra's own code ends in many kinds of errors

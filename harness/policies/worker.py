@@ -7,6 +7,7 @@ from stdin and answers with one line of JSON per run, on a stream that nothing e
 
 import dataclasses
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -248,4 +249,6 @@ def _query_worker(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    gc.freeze()  # see `parallax.harness.worker`
+    sys.exit(exit_code)

@@ -271,4 +271,6 @@ def _write_line(answers: IO[str], line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    gc.freeze()  # see `parallax.harness.worker`
+    sys.exit(exit_code)

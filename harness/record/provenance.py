@@ -1,5 +1,6 @@
 """Provenance of a run: machine, hardware, code and package versions."""
 
+import collections
 import functools
 import hashlib
 import importlib.metadata
@@ -7,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ def collect_provenance() -> dict[str, Any]:
 def list_imported_packages() -> dict[str, str]:
     """Version of every installed distribution of which a module is imported."""
     modules = {name.partition(".")[0] for name in sys.modules}
-    names = {owner for module in modules for owner in _map_package_owners().get(module, [])}
-    return {name: _read_version(name) for name in sorted(names, key=str.lower)}
+    found = {owner for module in modules for owner in _map_package_owners().get(module, ())}
+    versions = {one.metadata["Name"]: one.version for one in found}
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 def read_processor_model() -> str:
@@ -85,15 +87,19 @@ def hash_weights(weights: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-# Cached: finding them takes longer than a short run, and they do not change within a process.
+# `importlib.metadata.packages_distributions` makes an object of every installed file, which takes
+# a third of a second.
 @functools.cache
-def _map_package_owners() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
-
-
-@functools.cache
-def _read_version(name: str) -> str:
-    return importlib.metadata.version(name)
+def _map_package_owners() -> Mapping[str, Sequence[importlib.metadata.Distribution]]:
+    """Return the distributions that own each module at the top level."""
+    owners = collections.defaultdict(list)
+    for one in importlib.metadata.distributions():
+        names = set((one.read_text("top_level.txt") or "").split())
+        for line in [] if names else (one.read_text("RECORD") or "").splitlines():
+            names.add(line.partition(",")[0].partition("/")[0].removesuffix(".py"))
+        for name in names:
+            owners[name].append(one)
+    return owners
 
 
 def _run_git(folder: Path, *arguments: str) -> str:

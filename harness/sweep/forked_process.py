@@ -87,20 +87,31 @@ class ForkServerPool:
     """
 
     def __init__(
-        self, specs: Iterable[RunSpec], is_over: Callable[[], bool] = lambda: False
+        self,
+        specs: Iterable[RunSpec],
+        is_over: Callable[[], bool] = lambda: False,
+        early_server: "ForkServer | None" = None,
     ) -> None:
         """Create a pool without starting servers.
 
         Args:
             specs: Planned runs, so that a server ends with the last run that needs it.
             is_over: Called while a server starts; the server is killed if this returns True.
+            early_server: A server that the caller has started and will end. Runs of its framework
+                and environment use it, also a single one.
         """
         listed = list(specs)
         kinds = Counter(kind for spec in listed if (kind := _get_server_key(spec)))
         self._due = Counter({kind: count for kind, count in kinds.items() if count > 1})
-        self._modules = {kind: _list_training_modules(listed, kind[1]) for kind in self._due}
+        self._modules = {
+            kind: list_training_modules(
+                kind[1], [spec.algorithm for spec in listed if spec.framework == kind[1]]
+            )
+            for kind in self._due
+        }
         self._is_over = is_over
-        self._servers: dict[ServerKey, _ForkServer] = {}
+        self._early_server = early_server
+        self._servers: dict[ServerKey, ForkServer] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> "ForkServerPool":
@@ -123,27 +134,47 @@ class ForkServerPool:
         lifeline: int | None = None,
     ) -> ForkedProcess | None:
         """Start a run; return None if it needs a separate process."""
-        kind = _get_server_key(spec)
+        kind, early = _get_server_key(spec), self._early_server
+        if kind and early and (early.framework, early.environment) == (kind[1], environment):
+            return self._fork(early, arguments, log, lifeline)
         with self._lock:
             if kind is None or not self._due[kind]:
                 return None
             if kind not in self._servers:
-                self._servers[kind] = _ForkServer(self._modules[kind], environment)
+                self._servers[kind] = ForkServer(kind[1], self._modules[kind], environment)
             server = self._servers[kind]
         try:
-            is_ready = server.is_ready(self._is_over)
-            return server.fork(arguments, log, lifeline) if is_ready else None
-        except OSError:
-            return None  # it was killed
+            return self._fork(server, arguments, log, lifeline)
         finally:
             with self._lock:  # other threads may be starting runs
                 self._due[kind] -= 1
                 if not self._due[kind]:
                     server.finish()
 
+    def _fork(
+        self, server: "ForkServer", arguments: Sequence[str], log: IO[Any], lifeline: int | None
+    ) -> ForkedProcess | None:
+        try:
+            is_ready = server.is_ready(self._is_over)
+            return server.fork(arguments, log, lifeline) if is_ready else None
+        except OSError:
+            return None  # it was killed
 
-class _ForkServer:
-    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+
+class ForkServer:
+    """A process that imports a framework and then forks runs."""
+
+    def __init__(
+        self, framework: str, modules: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        """Start the process.
+
+        Args:
+            framework: Name of the framework.
+            modules: The modules that it imports.
+            environment: Environment variables of the process and of the runs.
+        """
+        self.framework, self.environment = framework, environment
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         self._is_ready: bool | None = None
@@ -165,8 +196,23 @@ class _ForkServer:
                 start_new_session=True,
             )
 
+    def __enter__(self) -> "ForkServer":
+        """Return the server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let it end once its runs have ended; kill it if nobody has waited for it."""
+        if self._is_ready is None:
+            self._process.kill()
+        self.finish()
+        self.wait()
+
     def is_ready(self, is_over: Callable[[], bool]) -> bool:
-        """Wait until it has imported everything; return whether it has."""
+        """Wait until it has imported everything; return whether it has.
+
+        Args:
+            is_over: Called while waiting; the server is killed if this returns True.
+        """
         with self._lock:
             while self._is_ready is None:
                 if select.select([self._control], [], [], _POLL_SECONDS)[0]:
@@ -178,6 +224,13 @@ class _ForkServer:
     def fork(
         self, arguments: Sequence[str], log: IO[Any], lifeline: int | None
     ) -> ForkedProcess | None:
+        """Fork a process that executes a run; return None if that is not possible.
+
+        Args:
+            arguments: Those of `parallax.harness.worker`, without the lifeline.
+            log: File for its output.
+            lifeline: Descriptor that signals the end of this process; None for none.
+        """
         channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             request = json.dumps(list(arguments)).encode()
@@ -195,29 +248,29 @@ class _ForkServer:
             self._control.shutdown(socket.SHUT_WR)
 
     def wait(self) -> None:
+        """Wait a few seconds for its end, and close the connection."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_SHUTDOWN_SECONDS)
         self._control.close()
 
 
-def _get_server_key(spec: RunSpec) -> ServerKey | None:
-    """Return the key of a run's server; None if the run needs a separate process."""
-    return None if spec.python or not _supports_pidfd() else (spec.threads, spec.framework)
-
-
-def _list_training_modules(specs: Iterable[RunSpec], framework: str) -> tuple[str, ...]:
+def list_training_modules(framework: str, algorithms: Iterable[str]) -> tuple[str, ...]:
     """Return the modules that a framework's trainings import, over all algorithms here."""
-    algorithms = dict.fromkeys(spec.algorithm for spec in specs if spec.framework == framework)
     try:
         adapter = load_adapter(framework)
     except SpecError:
         return ()  # the run's own process reports it
-    imported = (adapter.training_modules(algorithm) for algorithm in algorithms)
+    imported = map(adapter.training_modules, dict.fromkeys(algorithms))
     return tuple(dict.fromkeys(itertools.chain.from_iterable(imported)))
 
 
+def _get_server_key(spec: RunSpec) -> ServerKey | None:
+    """Return the key of a run's server; None if the run needs a separate process."""
+    return None if spec.python or not supports_pidfd() else (spec.threads, spec.framework)
+
+
 @functools.cache
-def _supports_pidfd() -> bool:
+def supports_pidfd() -> bool:
     """Return whether a process can wait for one that is not its child (Linux since 5.3)."""
     try:
         os.close(os.pidfd_open(os.getpid()))

@@ -76,6 +76,20 @@ class RunOutcome:
     failure: str | None = None
 
 
+def make_run_environment(
+    threads: int | str, variables: Mapping[str, str], adds_project: bool = False
+) -> dict[str, str]:
+    """Return the environment variables of a run's process.
+
+    Args:
+        threads: CPU threads of the run.
+        variables: Further variables, such as those of a memory allocator.
+        adds_project: Whether another interpreter must find this project.
+    """
+    change = add_project_to_path if adds_project else leave_out_folder
+    return change(os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(threads)))
+
+
 class RunProcess:
     """Process that executes `parallax.harness.worker` on an initialised folder."""
 
@@ -90,8 +104,7 @@ class RunProcess:
         self._spec = spec
         self._folder = folder
         self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
-        environment = os.environ | variables | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
-        environment = (add_project_to_path if spec.python else leave_out_folder)(environment)
+        environment = make_run_environment(spec.threads, variables, spec.python is not None)
         arguments, lifeline = [str(folder), self._log.name], _lifeline()
         files = [] if lifeline is None else [lifeline]
         self._process: ForkedProcess | subprocess.Popen[bytes]

@@ -26,7 +26,7 @@ from parallax.harness.record.layout import RUN_FILE, find_link
 from parallax.harness.record.lock import LockHeldError, LockLostError, RunLock, watch_heartbeats
 from parallax.harness.record.reading import read_record, read_run
 from parallax.harness.record.run_json import has_valid_checksum
-from parallax.harness.sweep.forked_process import ForkServerPool
+from parallax.harness.sweep.forked_process import ForkServer, ForkServerPool
 from parallax.harness.sweep.progress import SweepDisplay
 from parallax.harness.sweep.run_process import (
     SYSTEM_ALLOCATOR,
@@ -46,12 +46,23 @@ from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
 
 
 def run_sweep(
-    specs: Sequence[RunSpec], results_dir: Path, n_jobs: int, malloc: str = SYSTEM_ALLOCATOR
+    specs: Sequence[RunSpec],
+    results_dir: Path,
+    n_jobs: int,
+    malloc: str = SYSTEM_ALLOCATOR,
+    early_server: ForkServer | None = None,
 ) -> list[RunOutcome]:
-    """Check all runs, then execute incomplete ones, `n_jobs` at a time; -1 is one per core.
+    """Check all runs, then execute incomplete ones.
 
     Nothing is written before every run has passed its checks, and everything is undone if a
     folder cannot be created.
+
+    Args:
+        specs: The runs.
+        results_dir: Folder of all studies.
+        n_jobs: Runs at a time; -1 is one per core.
+        malloc: Memory allocator of the runs.
+        early_server: As for `ForkServerPool`.
 
     Raises:
         SpecError: A run cannot be carried out as requested.
@@ -69,7 +80,7 @@ def run_sweep(
         for folder, holder in others.items()
     }
     _print_skipped_runs(others, runs)
-    outcomes |= _execute_runs(pending, jobs, variables)
+    outcomes |= _execute_runs(pending, jobs, variables, early_server)
     return [outcomes[folder] for folder in runs]
 
 
@@ -168,13 +179,16 @@ class _SweepStop:
 
 
 def _execute_runs(
-    pending: dict[Path, PreparedRun], jobs: int, variables: Mapping[str, str]
+    pending: dict[Path, PreparedRun],
+    jobs: int,
+    variables: Mapping[str, str],
+    early_server: ForkServer | None,
 ) -> dict[Path, RunOutcome]:
     stop = _SweepStop()
     outcomes: dict[Path, RunOutcome] = {}
     specs = [run.spec for run in pending.values()]
     with (
-        ForkServerPool(specs, stop.event.is_set) as fork_servers,
+        ForkServerPool(specs, stop.event.is_set, early_server) as fork_servers,
         SweepDisplay(pending, jobs) as display,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):

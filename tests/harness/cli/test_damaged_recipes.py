@@ -78,10 +78,10 @@ def test_damaged_file_of_a_user_folder_is_named_if_used(tmp_path, kind, monkeypa
     with pytest.raises(SpecError, match=re.escape(message)):
         hydra_errors.run([*words, "hps=sbx"])
     # Another setting does not read it, except where Hydra says that it could not read a file.
-    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: calls.append(1))
+    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda server: calls.append(1))
     calls = []
     assert hydra_errors.run([*words, "hps=sb3"]) == 0 and calls
-    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda: int("x"))
+    monkeypatch.setattr(hydra_app, "run_hydra_app", lambda server: int("x"))
     with pytest.raises(SpecError, match=re.escape(message)):
         hydra_errors.run([*words, "study=mine"])
     file.unlink()

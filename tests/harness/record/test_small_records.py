@@ -1,5 +1,6 @@
 """Diagnoses, imported runs, packages and batch jobs as they are stored and read."""
 
+import importlib.metadata
 import json
 import sys
 import types
@@ -44,6 +45,11 @@ def test_a_diagnosis_may_have_four_mebibytes_and_no_more(tmp_path):
 def test_versions_are_those_of_the_distributions_whose_modules_are_imported(monkeypatch):
     found = provenance.list_imported_packages()
     assert found["numpy"] == np.__version__ and found["pytest"] == pytest.__version__
+    owners = importlib.metadata.packages_distributions()
+    modules = {name.partition(".")[0] for name in sys.modules}
+    names = {name for module in modules for name in owners.get(module, ())}
+    assert found == {name: importlib.metadata.version(name) for name in names}
+    assert list(found) == sorted(found, key=str.lower)
     monkeypatch.setattr(provenance.sys, "modules", {"numpy.linalg": np.linalg})
     assert provenance.list_imported_packages() == {"numpy": np.__version__}
     monkeypatch.setattr(provenance.sys, "modules", {"types": types, "sys": sys})

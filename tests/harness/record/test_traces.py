@@ -1,6 +1,8 @@
 """Traces: resuming a writer, recovering a truncated stream, and refusing invalid files."""
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow
@@ -61,7 +63,17 @@ def test_writer_resumes_from_a_state_with_unwritten_values(folders):
 
 
 @pytest.mark.parametrize(
-    "change", [{"stream": [0, 2**30, 2**30 + 4, 9]}, {"metrics": [1, 2]}, {"metrics": []}]
+    "change",
+    [
+        {"stream": [0, 2**30, 2**30 + 4, 9]},
+        {"metrics": [1, 2]},
+        {"metrics": []},
+        {"metrics": ["a", "\ud800"]},
+        {"steps": np.array([2.5, 3.5])},
+        {"values": np.array(["x", "y"])},
+        {"values": np.ones((2, 1))},
+        {"steps": [2, 2]},
+    ],
 )
 def test_state_with_invalid_offsets_or_types_is_refused(folders, change):
     first, second = map(trace.TraceWriter, folders)
@@ -74,8 +86,19 @@ def test_state_with_invalid_offsets_or_types_is_refused(folders, change):
         places = [np.array(each, np.int32).tobytes() for each in ([0, 4, 8, 9], change["stream"])]
         assert raw.count(places[0]) == 1
         state["stream"] = np.frombuffer(raw.replace(*places), np.uint8)
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError, AttributeError)):
         second.load_state(state)
+
+
+def test_writing_a_trace_does_not_import_pandas(tmp_path):
+    code = (
+        "import io, pathlib, sys; from parallax.harness.record.trace import TraceWriter\n"
+        "writer = TraceWriter(pathlib.Path(sys.argv[1])); writer.record(1, {'loss': 0.5})\n"
+        "writer.append(); writer.close(); writer.write_parquet(io.BytesIO())\n"
+        "print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"False\n"
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,9 @@ class Server:
     made: ClassVar[list] = []
     is_able, error = True, None
 
-    def __init__(self, modules, environment):
-        self.given, self.calls = (modules, environment), []
+    def __init__(self, framework, modules, environment):
+        self.framework, self.environment = framework, environment
+        self.given, self.calls = (framework, modules, environment), []
         self.made.append(self)
 
     def is_ready(self, is_over):
@@ -96,9 +97,11 @@ class Server:
 @pytest.fixture
 def servers(monkeypatch):
     monkeypatch.setattr(Server, "made", [])
-    monkeypatch.setattr(forked_process, "_ForkServer", Server)
-    monkeypatch.setattr(forked_process, "_supports_pidfd", lambda: True)
-    monkeypatch.setattr(forked_process, "_list_training_modules", lambda specs, name: (name,))
+    monkeypatch.setattr(forked_process, "ForkServer", Server)
+    monkeypatch.setattr(forked_process, "supports_pidfd", lambda: True)
+    monkeypatch.setattr(
+        forked_process, "list_training_modules", lambda name, algorithms: (name, *algorithms)
+    )
     return Server.made
 
 
@@ -111,10 +114,26 @@ def test_runs_of_one_kind_share_a_server_until_the_last_has_started(servers):
         assert start == ["process", "process", None, "process"]
         assert pool.start(twice[0], {}, ["x"], "log") is None  # one more than was expected
         first, second = servers
-        assert first.given == (("sb3",), {"A": "1"}) and second.given[0] == ("cleanrl",)
+        assert first.given == ("sb3", ("sb3", *["ppo"] * 3), {"A": "1"})
+        assert second.framework == "cleanrl"
         assert first.calls == [(["x"], "log", 7)] * 2 + ["finish"]
         assert second.calls == [(["x"], "log", 7)]
     assert [server.calls[-2:] for server in servers] == [["finish", "wait"]] * 2
+
+
+def test_an_early_server_is_used_for_its_framework_and_environment(servers):
+    early, environment = Server("sb3", (), {"A": "1"}), {"A": "1"}
+    servers.clear()
+    with ForkServerPool([support.spec()], early_server=early) as pool:
+        assert pool.start(support.spec(), environment, ["x"], "log") == "process"
+        assert early.calls == [(["x"], "log", None)]
+        for spec, other in (
+            (support.spec("cleanrl"), environment),
+            (support.spec(), {"A": "2"}),
+            (support.spec(python="/other"), environment),
+        ):
+            assert pool.start(spec, other, ["x"], "log") is None
+    assert len(early.calls) == 1 and not servers  # who has started it ends it
 
 
 @pytest.mark.parametrize("changes", [{"is_able": False}, {"error": OSError("killed")}])
@@ -132,7 +151,7 @@ def test_run_without_a_server_has_a_separate_process(servers, monkeypatch, chang
     [({}, True, (1, "sb3")), ({}, False, None), ({"python": "/other"}, True, None)],
 )
 def test_a_server_is_for_one_framework_and_number_of_threads(monkeypatch, changes, supported, key):
-    monkeypatch.setattr(forked_process, "_supports_pidfd", lambda: supported)
+    monkeypatch.setattr(forked_process, "supports_pidfd", lambda: supported)
     spec = types.SimpleNamespace(**({"python": None, "threads": 1, "framework": "sb3"} | changes))
     assert forked_process._get_server_key(spec) == key
 
@@ -149,7 +168,7 @@ def test_handles_of_processes_need_a_system_that_has_them(monkeypatch, error):
 
     monkeypatch.setattr(forked_process.os, "pidfd_open", open_handle)
     monkeypatch.setattr(forked_process.os, "close", closed.append)
-    assert forked_process._supports_pidfd.__wrapped__() == (error is None)
+    assert forked_process.supports_pidfd.__wrapped__() == (error is None)
     assert (opened, closed) == (([True], [99]) if error is None else ([], []))
 
 
@@ -157,22 +176,21 @@ def test_a_server_imports_what_the_algorithms_of_its_runs_need(monkeypatch):
     modules = {"ppo": ("a", "b"), "td3": ("b", "c")}
     adapter = types.SimpleNamespace(training_modules=modules.__getitem__)
     monkeypatch.setattr(forked_process, "load_adapter", lambda name: adapter)
-    specs = [support.spec(algorithm=name) for name in ("td3", "ppo", "td3")]
-    specs.append(support.spec("cleanrl", algorithm="dqn"))
-    assert forked_process._list_training_modules(specs, "sb3") == ("b", "c", "a")
+    algorithms = ["td3", "ppo", "td3"]
+    assert forked_process.list_training_modules("sb3", algorithms) == ("b", "c", "a")
 
     def fail(name):
         raise SpecError("not installed")
 
     monkeypatch.setattr(forked_process, "load_adapter", fail)
-    assert forked_process._list_training_modules(specs, "sb3") == ()
+    assert forked_process.list_training_modules("sb3", algorithms) == ()
 
 
 @pytest.fixture
 def server():
     """A server that is a pair of sockets, without a process."""
     control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    made = object.__new__(forked_process._ForkServer)
+    made = object.__new__(forked_process.ForkServer)
     made._control, made._lock, made._is_ready = control, forked_process.threading.Lock(), None
     yield made, other
     control.close()
@@ -231,7 +249,7 @@ def test_fork_server_has_its_own_session_and_socket(monkeypatch):
         return types.SimpleNamespace(wait=waited.append)
 
     monkeypatch.setattr(forked_process.subprocess, "Popen", start)
-    server = forked_process._ForkServer(("a", "b"), {"A": "1"})
+    server = forked_process.ForkServer("sb3", ("a", "b"), {"A": "1"})
     ((command, options, _),) = made
     number = options.pop("pass_fds")
     module = ["-m", "parallax.harness.forkserver"]
@@ -247,6 +265,19 @@ def test_fork_server_has_its_own_session_and_socket(monkeypatch):
     server.finish()
     server.wait()
     assert waited == [5.0] and server._control.fileno() == -1
+
+
+@pytest.mark.parametrize("is_ready", [None, True])
+def test_a_server_is_killed_if_nobody_has_waited_for_it(server, is_ready):
+    made, _ = server
+    calls = []
+    made._is_ready = is_ready
+    made._process = types.SimpleNamespace(
+        kill=lambda: calls.append("kill"), wait=lambda seconds: calls.append("wait")
+    )
+    with made as entered:
+        assert entered is made
+    assert calls == (["wait"] if is_ready else ["kill", "wait"])
 
 
 def test_a_server_that_does_not_end_in_time_is_left(server):

@@ -149,6 +149,30 @@ def test_killed_sweep_leaves_runs_that_can_be_resumed_and_no_process(testbed, co
     assert all(testbed.record(key)["resumed_from"] == 1025 for key in keys)
 
 
+@pytest.mark.parametrize(
+    ("words", "is_forked"),
+    [([], True), (["+hydra.job.env_set.A=1"], False)],
+    ids=["as usual", "another environment"],
+)
+def test_single_run_is_forked_by_a_server_of_its_environment(testbed, words, is_forked):
+    where = f"results_dir={testbed.results}"
+    process = testbed.start("parallax", "train", *SWEEP, where, "algorithm=ppo", "seed=0", *words)
+    wait_until(lambda: testbed.beats(KEYS[0]))
+    forked_by = {pid for pid, line in descendants().items() if "harness.forkserver" in line}
+    assert any(descendants(pid) for pid in forked_by) is is_forked
+    testbed.order("go", KEYS[0])
+    said, _ = process.communicate(timeout=60)
+    assert "1 run: 1 completed" in said
+    assert not descendants().keys() - testbed.other_answers
+
+
+def test_wrong_setting_of_a_single_run_leaves_no_server(testbed):
+    words = ["algorithm=ppo", "seed=x", f"results_dir={testbed.results}"]
+    result = testbed.call("parallax", "train", *SWEEP, *words)
+    assert result.returncode == 2 and "seed='x'" in result.stderr
+    assert not descendants().keys() - testbed.other_answers
+
+
 def test_runs_of_a_job_react_to_signals_of_the_job_only(monkeypatch):
     assert _lifeline() is not None
     monkeypatch.setenv("PARALLAX_JOB", "7_1")

@@ -133,11 +133,11 @@ def test_an_error_of_a_sweep_stops_its_runs_with_the_reason(monkeypatch, error, 
     monkeypatch.setattr(sweep, "_execute_run", execute)
     pending = {Path("a"): types.SimpleNamespace(spec=support.spec())}
     if error is None:
-        outcomes = sweep._execute_runs(pending, 3, {})
+        outcomes = sweep._execute_runs(pending, 3, {}, None)
         assert outcomes == {Path("a"): RunOutcome(support.spec(), Path("a"), "failed", "why")}
     else:
         with pytest.raises(type(error)):
-            sweep._execute_runs(pending, 3, {})
+            sweep._execute_runs(pending, 3, {}, None)
     assert display.shown == [(Path("a"), "failed", "why")] and display.jobs == 3
     assert stops[0].number == number and stops[0].event.is_set() == bool(error)
 
@@ -152,8 +152,8 @@ def test_outcomes_come_in_the_order_of_the_runs(monkeypatch, tmp_path, capsys):
         assert (list(runs), silent) == (folders, {"token"})
         return {folders[1]: runs[folders[1]]}, {folders[2]: "process 7", folders[0]: None}
 
-    def execute(pending, jobs, variables):
-        given.append((list(pending), jobs, variables))
+    def execute(pending, jobs, variables, server):
+        given.append((list(pending), jobs, variables, server))
         return {folders[1]: RunOutcome(specs[1], folders[1], "completed")}
 
     def watch(runs, say, is_wanted):
@@ -165,12 +165,12 @@ def test_outcomes_come_in_the_order_of_the_runs(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sweep, "watch_heartbeats", watch)
     monkeypatch.setattr(sweep, "initialize_runs", initialize)
     monkeypatch.setattr(sweep, "_execute_runs", execute)
-    assert sweep.run_sweep(specs, tmp_path, 2) == [
+    assert sweep.run_sweep(specs, tmp_path, 2, early_server="server") == [
         RunOutcome(specs[0], folders[0], "skipped"),
         RunOutcome(specs[1], folders[1], "completed"),
         RunOutcome(specs[2], folders[2], "running", "process 7"),
     ]
-    assert given == [([folders[1]], 2, {})] and watched == [True] * 3
+    assert given == [([folders[1]], 2, {}, "server")] and watched == [True] * 3
     said = capsys.readouterr()
     assert said.err == "doubtful\nwatched\n"
     assert said.out.splitlines() == [
