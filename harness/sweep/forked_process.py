@@ -144,6 +144,7 @@ class ForkServerPool:
 
 class _ForkServer:
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        # SOCK_SEQPACKET: messages have borders, and the other end's death reads as an empty one.
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         self._is_ready: bool | None = None
