@@ -118,6 +118,7 @@ def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict
     names = ("loss_actor", "loss_value") if is_policy_due else ("loss_value",)
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)
+    # One backward pass: each loss detaches the other network (`loss_actor` in ddpg.py).
     sum(losses[name] for name in names).backward()
     components.optimizer.step()
     if is_policy_due:
