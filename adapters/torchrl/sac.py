@@ -100,8 +100,8 @@ def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_qvalue", "loss_alpha") if is_policy_due else ("loss_qvalue",)
-    losses = components.loss(batch)
     # One backward pass: each loss detaches what it does not train (`actor_loss` in sac.py).
+    losses = components.loss(batch)
     sum(losses[name] for name in names).backward()
     components.optimizer.step()
     components.optimizer.zero_grad(set_to_none=True)
