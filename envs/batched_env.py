@@ -112,6 +112,8 @@ StepOutcome = tuple[NDArray[np.float64], NDArray[np.float64], Flags]
 """Observations float64[N, observations], rewards float64[N], terminated bool[N]."""
 
 
+# Weights and ranges from here on are the defaults of the classes in gymnasium/envs/mujoco; a task
+# with other arguments is not in `MUJOCO_TASKS` (see `find_mujoco_task`).
 def compute_runner_outcome(
     before: SimulationState,
     after: SimulationState,
@@ -401,6 +403,7 @@ class MujocoBatchedEnv:
             mujoco.mj_setState(model, data, self._physics[i], _PHYSICS_BITS)
             mujoco.mj_step(model, data, frames)
             if self._task.contact_forces:
+                # As gymnasium's `_step_mujoco_simulation`: mj_step alone computes no cfrc_ext.
                 mujoco.mj_rnePostConstraint(model, data)
             self._save_state(i)
         self._lengths += active

@@ -210,9 +210,12 @@ def wrap_game(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """Return a game of `RAW_GAME_OPTIONS` as trained on: uint8[4, 84, 84], its own rewards."""
     # The emulator's own sticky actions store the last action where no checkpoint finds it.
     env = wrappers.StickyAction(env, STICKY_ACTION_PROBABILITY)
+    # StickyAction is inside it, so each of the skipped frames may repeat the last action, as in the
+    # emulator (Machado et al. 2018, arXiv:1709.06009).
     env = wrappers.AtariPreprocessing(
         env, noop_max=MAX_NOOPS, frame_skip=STACKED_FRAMES, screen_size=FRAME_SIZE
     )
+    # FIRE comes before stacking: a reset fills the stack with the observation that follows it.
     return wrappers.FrameStackObservation(FireFirst(env), STACKED_FRAMES)
 
 

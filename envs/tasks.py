@@ -209,6 +209,7 @@ def load_task(env_id: str, **options: Any) -> Task:
     Raises:
         TaskError: The environment is unknown, or its spaces are of an unsupported kind.
     """
+    # As a text, because arguments of a cached function must be hashable.
     return _read_task(env_id, json.dumps(options, sort_keys=True))
 
 

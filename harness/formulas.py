@@ -111,11 +111,13 @@ def compute_gae(
 
 def standardize_advantages(advantages: Array) -> Array:
     """Return advantages with mean 0 and deviation 1, as in PPO's authors' code (numpy's std)."""
+    # np.std divides by n; frameworks that use torch.std divide by n - 1.
     return np.asarray((advantages - advantages.mean()) / (advantages.std() + 1e-8))
 
 
 def compute_surrogate_slope(advantages: Array, ratio: Array, clip: float) -> Array:
     """Return PPO's clipped objective (Schulman et al. 2017, eq. 7), differentiated by log ratio."""
+    # Where the clipped term is the smaller one, it is constant; elsewhere d r / d log r = r.
     raised = (advantages > 0) & (ratio > 1 + clip)
     lowered = (advantages < 0) & (ratio < 1 - clip)
     return np.asarray(np.where(raised | lowered, 0.0, advantages * ratio))
@@ -124,6 +126,7 @@ def compute_surrogate_slope(advantages: Array, ratio: Array, clip: float) -> Arr
 def compute_clipped_value_slope(values: Array, old: Array, returns: Array, clip: float) -> Array:
     """Return the derivative of max((V - R)^2, (V_clipped - R)^2) by V, as in openai/baselines."""
     clipped = old + np.clip(values - old, -clip, clip)
+    # Inside the clip both squares are equal, and so are their derivatives.
     inside = np.abs(values - old) < clip
     plain = (values - returns) ** 2 >= (clipped - returns) ** 2
     return np.asarray(np.where(plain | inside, 2 * (values - returns), 0.0))
@@ -136,6 +139,8 @@ def compute_gaussian_entropy(log_std: Array) -> float:
 
 def estimate_kl(log_ratio: Array) -> float:
     """Return the mean of (r - 1) - log r, a non-negative estimate of KL(old, new)."""
+    # k3 of Schulman, "Approximating KL Divergence" (2020), where samples come from the old policy.
+    # expm1 is exact where the ratio is close to 1, as it is after a single update.
     return float(np.mean(np.expm1(log_ratio) - log_ratio))
 
 
@@ -158,6 +163,8 @@ class ReferenceAdam:
         count, mean, square = self._moments.get(name, (0, nothing, nothing))
         mean, square = one * mean + (1 - one) * gradient, two * square + (1 - two) * gradient**2
         self._moments[name] = (count := count + 1), mean, square
+        # eps is added after the bias correction, as in algorithm 1 and PyTorch; the paper's
+        # reordered form ("epsilon hat"), which TensorFlow used, adds it before.
         deviation = np.sqrt(square / (1 - two**count)) + settings.get("eps", 1e-8)
         return np.asarray(-settings["lr"] * mean / (1 - one**count) / deviation)
 
@@ -178,6 +185,7 @@ def invert_rescaling(values: Array, epsilon: float) -> Array:
     aim = np.asarray(values, float)
     reach = np.max(np.abs(aim), initial=1.0) / epsilon  # |h(x)| is at least epsilon |x|
     low, high = np.full_like(aim, -reach), np.full_like(aim, reach)
+    # Each halving doubles the precision: 200 exceed that of float64 from any start.
     for _ in range(200):
         middle = (low + high) / 2
         below = rescale_values(middle, epsilon) < aim
@@ -263,6 +271,7 @@ def compute_lstm_step(
         The next two states, float[2, units].
     """
     drive = weights["lstm_input.weight"] @ inputs + weights["lstm_input.bias"]
+    # Two biases, of which the paper has one, and the order of gates as in torch.nn.LSTM.
     drive = drive + weights["lstm_state.weight"] @ hidden + weights["lstm_state.bias"]
     entering, forget, candidate, output = np.split(drive, 4)
     cell = _compute_sigmoid(forget) * cell + _compute_sigmoid(entering) * np.tanh(candidate)
@@ -270,4 +279,5 @@ def compute_lstm_step(
 
 
 def _compute_sigmoid(x: Array) -> Array:
+    # 1 / (1 + exp(-x)) would overflow for large negative x.
     return np.asarray(0.5 * (1 + np.tanh(x / 2)))

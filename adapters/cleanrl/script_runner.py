@@ -196,6 +196,7 @@ def run_script(
         "stable_baselines3.common.atari_wrappers": make_atari_facade(),
         "torch.utils.tensorboard": _make_tensorboard_facade(monitor),
     }
+    # The scripts set this flag of the process from --torch-deterministic.
     deterministic = torch.backends.cudnn.deterministic
     namespace.update(
         __name__="__main__",
@@ -241,6 +242,7 @@ def _fill_dataclass(cls: type[Any], arguments: Sequence[str]) -> Any:
             value = ast.literal_eval(text)
         except (SyntaxError, ValueError):
             value = text
+        # literal_eval makes an int of `1`, also where the script's dataclass says float.
         is_float = fields[name].type in (float, "float")
         values[name] = float(value) if is_float else value
     return cls(**values)

@@ -155,6 +155,7 @@ def count_delayed_updates(
     """Return the number of updates that the hyperparameter `field` delays."""
     delay: int = getattr(hp, field)
     if not _counts_critic_steps(t, hp, field):
+        # Multiples of the delay among global_step = learning_starts + 1 ... steps - 1.
         return (context.steps - 1) // delay - hp.learning_starts // delay
     rounds = context.steps // hp.train_freq - (hp.learning_starts + 1) // hp.train_freq
     return max(0, rounds) * hp.gradient_steps // delay
@@ -229,6 +230,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("gamma", "gamma")
     t.set_option("gae_lambda", "gae-lambda")
     t.set_option("clip_range", "clip-coef")
+    # The scripts anneal only the learning rate (--anneal-lr).
     t.declare_constant("clip_range_schedule", "constant")
     t.set_option("value_clip_range", "clip-vloss", hp.value_clip_range is not None)
     if hp.value_clip_range not in (None, hp.clip_range):
@@ -247,6 +249,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.convert_meaning("target_kl", "kl-stop-before-step")
     t.declare_constant("adam_eps", 1e-5)
     _translate_ppo_networks(t, hp, context.task)
+    # ppo_continuous_action.py stores one flag for both kinds of end: time limits are terminal.
     t.declare_constant("bootstrap_truncation", False)
     updates = context.steps // hp.rollout_steps
     if updates == 0:
@@ -393,6 +396,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.set_option("learning_starts", "learning-starts", note=note)
     t.convert_meaning("learning_starts", "uniform-warmup", unless=0)
     if is_before_1_2():
+        # dqn.py of 1.1.0 copies the whole network (load_state_dict).
         t.declare_constant("tau", 1.0)
     else:
         t.set_option("tau", "tau")

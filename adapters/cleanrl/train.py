@@ -105,8 +105,10 @@ def _compute_next_values_ddpg(script: SimpleNamespace, batch: ReplaySamples) -> 
 def _compute_next_values_td3(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
     limit, space = script.args.noise_clip, script.envs.single_action_space
     noise = (torch.randn_like(batch.actions) * script.args.policy_noise).clamp(-limit, limit)
+    # The script clips before it scales: both numbers are shares of half the action range.
     noise = noise * script.target_actor.action_scale
     actions = script.target_actor(batch.next_observations) + noise
+    # td3_continuous_action.py takes the bounds of the first dimension for all.
     return _compute_min_q(script, batch, actions.clamp(space.low[0], space.high[0]))
 
 

@@ -128,6 +128,7 @@ TYPES: tuple[type[Any], ...] = (
 )
 """Types of flax and optax whose objects may be made from a checkpoint."""
 
+# JAX ignores OMP_NUM_THREADS; these are the options of its issue 743.
 _XLA_FLAGS = ("--xla_cpu_multi_thread_eigen=false", "intra_op_parallelism_threads=1")
 # Autotuning chooses other kernels in each process.
 _XLA_GPU_FLAGS = ("--xla_gpu_deterministic_ops=true", "--xla_gpu_autotune_level=0")

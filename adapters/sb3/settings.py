@@ -41,6 +41,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     """Return the arguments of `stable_baselines3.PPO`."""
     settings.translate_rollout_fields(t, hp, context)
     t.set_option("value_clip_range", "clip_range_vf")
+    # SB3 clips the prediction and has no maximum of both losses (`train` in ppo/ppo.py).
     t.convert_meaning("value_clip_range", "larger-value-loss")
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
@@ -116,6 +117,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     t.set_option("policy_learning_rate", "learning_rate")
     t.declare_tied("critic_learning_rate", hp.policy_learning_rate, "the policy's learning_rate")
     t.set_option("policy_weight_decay", "policy_kwargs.optimizer_kwargs.weight_decay")
+    # TD3Policy (td3/policies.py) passes optimizer_kwargs to the optimizers of both networks.
     t.declare_tied("critic_weight_decay", hp.policy_weight_decay, "the policy's weight_decay")
     settings.translate_action_noise(t, hp.exploration_noise_kind, hp.exploration_noise)
     t.share_option("exploration_noise_kind", "action_noise")

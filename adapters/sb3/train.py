@@ -64,6 +64,7 @@ def make_error_function(
     live: Any = model
 
     def errors(batch: ReplaySamples) -> torch.Tensor:
+        # `dones` of the buffer are terminations: `read_batch` takes time limits out, as SB3 does.
         target = batch.rewards + (1 - batch.dones) * live.gamma * values(live, batch)
         if algorithm == "dqn":
             currents = (live.q_net(batch.observations).gather(1, batch.actions.long()),)
@@ -84,6 +85,7 @@ def _compute_next_values_dqn(model: Any, batch: ReplaySamples, double_q: bool) -
 def _compute_next_values_td3(model: Any, batch: ReplaySamples) -> torch.Tensor:
     limit = model.target_noise_clip
     noise = (torch.randn_like(batch.actions) * model.target_policy_noise).clamp(-limit, limit)
+    # SB3 stores and computes scaled actions (`_sample_action` in common/off_policy_algorithm.py).
     actions = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
     values = model.critic_target(batch.next_observations, actions)
     return torch.cat(values, 1).amin(1, keepdim=True)
@@ -92,6 +94,7 @@ def _compute_next_values_td3(model: Any, batch: ReplaySamples) -> torch.Tensor:
 def _compute_next_values_sac(model: Any, batch: ReplaySamples) -> torch.Tensor:
     actions, density = model.actor.action_log_prob(batch.next_observations)
     learned = model.ent_coef_optimizer is not None
+    # A fixed ent_coef has no optimizer and no logarithm (`_setup_model` in sac/sac.py).
     temperature = model.log_ent_coef.exp() if learned else model.ent_coef_tensor
     values = torch.cat(model.critic_target(batch.next_observations, actions), 1)
     best: torch.Tensor = values.amin(1, keepdim=True) - temperature * density.reshape(-1, 1)

@@ -19,7 +19,9 @@ def translate_replay_fields(t: ConfigTranslator, hp: OffPolicy, context: RunCont
     note = f"first update after step {compute_first_update(hp)}"
     t.set_option("learning_starts", "learning_starts", note=note)
     n_envs = context.n_envs
+    # ReplayBuffer.__init__ (common/buffers.py) divides its size among environments.
     t.declare_rounded("buffer_size", max(t.value("buffer_size") // n_envs, 1) * n_envs)
+    # `_sample_action` compares num_timesteps, which rises by n_envs at a time.
     t.declare_rounded("learning_starts", count_warm_up_steps(hp, context))
     t.set_option("tau", "tau")
     t.set_option("gamma", "gamma")
@@ -53,6 +55,7 @@ def count_critic_steps(hp: OffPolicy, context: RunContext) -> int:
 
 def compute_first_update(hp: OffPolicy) -> int:
     """Return the environment steps at which the first update cycle after the warm-up ends."""
+    # `learn` (common/off_policy_algorithm.py) requires num_timesteps > learning_starts.
     return (hp.learning_starts // hp.train_freq + 1) * hp.train_freq
 
 
@@ -77,6 +80,7 @@ def translate_action_noise(t: ConfigTranslator, kind: str, deviation: float) -> 
 
 def translate_temperature(t: ConfigTranslator, hp: SAC) -> None:
     """Translate SAC's learned temperature, whose initial value upstream takes as `auto_VALUE`."""
+    # `auto` begins at 1 (`_setup_model` in sac/sac.py).
     initial = "auto" if hp.initial_temperature == 1 else f"auto_{hp.initial_temperature}"
     t.set_option("initial_temperature", "ent_coef", initial)
     entropy = "auto" if hp.target_entropy is None else hp.target_entropy
@@ -94,6 +98,7 @@ def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
     """
     if schedule == "constant":
         return start
+    # 1e-9: 1 / (1 / n) can be rounded below n.
     whole = max(int(1 / lag + 1e-9), 1) if lag else 1
     if lag and whole * lag < 1 - 1e-9:  # upstream's last rollout ends after the run's steps
         return {"LinearSchedule": [start * (1 + 1 / whole), 0.0, (whole + 1) * lag]}
@@ -123,12 +128,14 @@ def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) 
 
 def finish_on_policy(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Finish the translation of PPO, whose steps are rounded up to whole rollouts."""
+    # `collect_rollouts` (common/on_policy_algorithm.py) adds the value of the last observation.
     t.declare_constant("bootstrap_truncation", True)
     if context.task.image:
         # Hidden layers are the features extractor's, which policy and value network share.
         t.set_extra_options(**{"policy_kwargs.net_arch": []})
     else:
         t.set_option("hidden_sizes", "policy_kwargs.net_arch", list(t.value("hidden_sizes")))
+    # `learn` ends after the rollout in which total_timesteps is reached.
     rollouts = math.ceil(context.steps / hp.rollout_steps)
     return t.finish(rollouts * hp.rollout_steps)
 
@@ -150,6 +157,7 @@ def translate_dqn_fields(t: ConfigTranslator, hp: DQN, context: RunContext) -> N
     share = hp.exploration_steps / context.steps
     t.set_option("exploration_steps", "exploration_fraction", share, note)
     t.declare_constant("double_q", False)
+    # smooth_l1_loss in SB3 and optax.huber_loss in sbx, both with delta 1 by default.
     t.declare_constant("huber_delta", 1.0)
 
 

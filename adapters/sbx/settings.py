@@ -80,6 +80,7 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     t.set_option("critic_learning_rate", "qf_learning_rate")
     settings.translate_action_noise(t, "gaussian", hp.exploration_noise)
     t.set_option("policy_delay", "policy_delay", note="of the policy, not of target networks")
+    # `_train` in sbx/td3/td3.py updates targets with each critic step.
     t.convert_meaning("policy_delay", "delayed-target-update", unless=1)
     t.set_option("target_policy_noise", "target_policy_noise")
     t.set_option("target_noise_clip", "target_noise_clip")
@@ -134,6 +135,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         note="two layers of equal width: sbx reads only the first number",
     )
     # The heads of dueling networks replace the last layer.
+    # QNetwork in sbx/dqn/policies.py has two layers of n_units = net_arch[0].
     if len(hp.hidden_sizes) != 2 or len(set(hp.hidden_sizes)) > 1 or hp.dueling:
         t.reject_value("hidden_sizes", "two layers of equal width, such as [64,64]")
     return translate_off_policy(

@@ -145,4 +145,5 @@ def load_weights(model: Any, values: Weights) -> None:
     """Overwrite the values of all parameters."""
     for label, state in replace_weights(get_train_states(model), values).items():
         owner, name = _TRAIN_STATES[label]
+        # JAX computes asynchronously: the arrays must be there before upstream's next step.
         setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))

@@ -294,8 +294,10 @@ class SquashedActor(TwoHeadedActor, BoundedActionModel):
     def act(self, inputs: ModelInputs, *, role: str = "") -> ModelOutputs:
         """Return sampled actions float32[N, actions] and their log-probabilities."""
         _, outputs = self.compute(inputs, role)
+        # Defaults of skrl's GaussianMixin (models/torch/gaussian.py), whose `act` this replaces.
         deviation = torch.clamp(outputs["log_std"], -20, 2).exp()
         gaussian: Any = torch.distributions.Normal(outputs["mean"], deviation)
+        # Where GaussianMixin's `get_entropy` and `distribution` look for it.
         self._g_distribution = gaussian
         sample = gaussian.rsample()
         # log(1 - tanh(x)^2), computed without cancellation.

@@ -44,6 +44,7 @@ def disable_other_options(t: ConfigTranslator, cfg: str, *off: str) -> None:
 def translate_networks(t: ConfigTranslator) -> None:
     """Translate the hidden sizes of networks and Adam's epsilon."""
     t.set_option("hidden_sizes", "models.hidden_sizes", list(t.value("hidden_sizes")))
+    # skrl's agents make their optimizers with a learning rate only.
     t.declare_constant("adam_eps", 1e-8, "torch.optim.Adam's default; no option")
 
 
@@ -240,6 +241,7 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
 
 
 DDPG_CFG_NAME = "DDPG_CFG"
+# Defaults of Stable-Baselines3's and Tianshou's processes.
 OU_THETA, OU_TIME_STEP = 0.15, 0.01
 """Parameters of the schema's process; skrl's has a time step of 1, so its options include ours."""
 
@@ -263,6 +265,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
 def _translate_ou_noise(t: ConfigTranslator, hp: DDPG, context: RunContext) -> None:
     sigma = hp.exploration_noise * compute_half_range(t, context, "exploration_noise")
     kwargs = {
+        # Euler-Maruyama: x -= theta dt x, x += sigma sqrt(dt) N(0, 1); skrl's step has no dt.
         "theta": OU_THETA * OU_TIME_STEP,
         "sigma": sigma * OU_TIME_STEP**0.5,
         "base_scale": 1.0,
@@ -316,6 +319,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     native = finish_off_policy(t, hp, context, first)
     cycles = native.update_schedule.total_gradient_steps // hp.gradient_steps
     moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
+    # skrl counts updates from 1 (`_update_counter` in dqn.py): no copy before the first.
     schedule = dataclasses.replace(native.update_schedule, target_updates=moves)
     return dataclasses.replace(native, update_schedule=schedule)
 

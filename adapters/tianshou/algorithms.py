@@ -60,6 +60,7 @@ def build_critics(settings: NativeSettings, task: Task, number: int) -> list[Con
 
 def build_twin_critics(settings: NativeSettings, task: Task) -> dict[str, Any]:
     """Return the arguments of an algorithm with two critics and a policy."""
+    # Bodies before heads, as in the examples: another order draws other weights from one seed.
     first, second = build_critics(settings, task, 2)
     optimizer = make_adam(settings, "(critic)")
     return {
@@ -152,6 +153,7 @@ def _build_gaussian_actor(body: Net, task: Task) -> tuple[ContinuousActorProbabi
     actor = ContinuousActorProbabilistic(
         preprocess_net=body, action_shape=task.action_size, unbounded=True
     )
+    # As examples/mujoco/mujoco_ppo.py: a log standard deviation of -0.5.
     nn.init.constant_(actor.sigma_param, -0.5)
     return actor, actor.mu
 
@@ -189,6 +191,7 @@ def _initialize_layers(networks: Sequence[nn.Module], last_policy_layer: nn.Modu
         nn.init.orthogonal_(layer.weight, gain=np.sqrt(2))
         nn.init.zeros_(layer.bias)
     for layer in _find_linear_layers([last_policy_layer]):
+        # Andrychowicz et al. 2021 (arXiv:2006.05990), which upstream's example names.
         layer.weight.data.mul_(0.01)
 
 

@@ -48,6 +48,7 @@ def translate_off_policy_fields(
     require_divisible_by_envs(t, "train_freq", frames, context)
     t.set_option("train_freq", "OffPolicyTrainerParams.collection_step_num_env_steps")
     per_step = "OffPolicyTrainerParams.update_step_num_gradient_steps_per_sample"
+    # The trainer multiplies by the steps that it has collected, and rounds.
     t.set_option("gradient_steps", per_step, hp.gradient_steps / frames)
     translate_networks(t)
 
@@ -257,6 +258,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
         cycles = max(updates // hp.gradient_steps - 1, 0)
         moves = min(cycles, cycles * hp.train_freq // hp.target_update_interval)
     else:
+        # Upstream copies before updates 0, n, 2n, ... (`_update_with_batch` in dqn.py); at update 0
+        # both networks are still equal, which is not counted.
         moves = max(updates - 1, 0) // (interval or 1)
     return finish_off_policy(t, hp, context, target_updates=moves)
 

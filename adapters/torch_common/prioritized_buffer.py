@@ -31,6 +31,7 @@ class ReplaySamples(NamedTuple):
     next_observations: torch.Tensor
     dones: torch.Tensor
     rewards: torch.Tensor
+    # Later releases of SB3 read it, for n-step returns, and use gamma where it is None.
     discounts: None = None
 
 
@@ -92,6 +93,7 @@ class PrioritizedReplayMixin:
         """Return the transitions at some indices, as upstream's buffer returns them."""
         own: Any = self
         rows, copies = np.divmod(places, own.n_envs)
+        # As `ReplayBuffer._get_samples` of SB3: time limits are not terminal.
         ended = own.dones[rows, copies] * (1 - own.timeouts[rows, copies])
         rewards = own.rewards[rows, copies].reshape(-1, 1)
         normalize = own._normalize_obs

@@ -60,6 +60,7 @@ def _run_adam_steps(
     twin: torch.nn.Module, parameters: list[torch.nn.Parameter], rows: torch.Tensor
 ) -> list[float] | None:
     wanted = rows.new_tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
+    # Adam written out: an optimizer of torch would call the hooks that watch the training.
     moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in parameters]
     losses = []
     for step in range(1, _FIT_STEPS + 1):

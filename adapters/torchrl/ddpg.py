@@ -116,6 +116,7 @@ def update(components: DDPGComponents, batch: TensorDictBase, step: int) -> dict
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_value") if is_policy_due else ("loss_value",)
+    # One backward pass: each loss detaches the other network (`loss_actor` in ddpg.py).
     components.optimizer.zero_grad(set_to_none=True)
     losses = components.loss(batch)
     sum(losses[name] for name in names).backward()

@@ -36,6 +36,7 @@ _Components = TypeVar("_Components")
 def seed_generators(seed: int) -> None:
     """Seed the two global generators that TorchRL draws from."""
     torch.manual_seed(seed)
+    # NumPy takes seeds of 32 bits, torch of 64.
     np.random.seed(seed % 2**32)
 
 

@@ -146,6 +146,7 @@ def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
     spec = build_action_spec(task)
     network = nn.Sequential(
         _build_mlp(task.observation_size, task.action_size, settings, ACTOR_GAIN),
+        # As upstream's utils_mujoco.py.
         AddStateIndependentNormalScale(torch.Size([task.action_size]), scale_lb=1e-8),
     )
     return ProbabilisticActor(

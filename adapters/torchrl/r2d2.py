@@ -89,6 +89,7 @@ class SequenceLoss(LossModule):  # type: ignore[misc]
             )
             aims = torch.from_numpy(returns).float()
             aims = aims if epsilon is None else signed_hyperbolic(aims, epsilon)
+        # The last value is of the observation after the sequence, which only targets use.
         taken = (values[:, :-1] * batch["action"]).sum(-1)
         inside = torch.arange(taken.shape[1]) < batch["length"].unsqueeze(-1)
         errors = torch.where(inside, taken - aims, 0.0)
@@ -274,6 +275,7 @@ def build_components(settings: Mapping[str, Any], task: Task, actors: int = 1) -
     shares = compute_actor_epsilons(
         settings["loop.epsilon_base"], settings["loop.epsilon_exponent"], actors
     )
+    # The module's own schedule is not used: each actor has a constant epsilon.
     exploration = EGreedyModule(Composite(action=OneHot(task.choices)), 1.0, 0.0)
     exploration.eps = torch.tensor(shares if actors > 1 else shares[0], dtype=torch.float32)
     loss = SequenceLoss(network, settings)

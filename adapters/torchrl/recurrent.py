@@ -118,8 +118,10 @@ class SequenceReplayBuffer:
         cut = SequenceLayout(
             length, length - settings["loop.overlap"], settings["BurnInTransform.burn_in"]
         )
+        # The size is in steps, and sequences overlap: each adds `period` new ones.
         capacity = settings["LazyTensorStorage.max_size"] // cut.period
         exponent = settings["loop.importance_exponent"]
+        # R2D2's importance exponent is constant, so beta does not rise.
         priorities = PrioritizedReplay(
             alpha=settings["loop.priority_exponent"], beta=exponent, beta_final=exponent
         )

@@ -129,6 +129,7 @@ class WeightedDQNLoss(WeightedLoss, DQNLoss):  # type: ignore[misc]
     def _compute_losses(self, batch: TensorDictBase) -> tuple[torch.Tensor, torch.Tensor]:
         with self.disable_reduction():
             losses = DQNLoss.forward(self, batch)["loss"]
+        # DQNLoss, DDPGLoss and TD3Loss report squared errors as `td_error`, SACLoss absolute ones.
         return losses, batch["td_error"].sqrt().reshape(1, -1)
 
 

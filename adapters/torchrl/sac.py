@@ -100,6 +100,7 @@ def update(components: SACComponents, batch: TensorDictBase, step: int) -> dict[
     """
     is_policy_due = step % components.policy_delay == 0
     names = ("loss_actor", "loss_qvalue", "loss_alpha") if is_policy_due else ("loss_qvalue",)
+    # One backward pass: each loss detaches what it does not train (`actor_loss` in sac.py).
     losses = components.loss(batch)
     sum(losses[name] for name in names).backward()
     components.optimizer.step()
@@ -134,6 +135,7 @@ def _build_actor(settings: Mapping[str, Any], task: Task) -> ProbabilisticActor:
             num_cells=settings["MLP.num_cells"],
             activation_class=nn.ReLU,
         ),
+        # default_policy_scale and scale_lb of upstream's sac/config.yaml.
         NormalParamExtractor(scale_mapping="biased_softplus_1.0", scale_lb=0.1),
     )
     return ProbabilisticActor(

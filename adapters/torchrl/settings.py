@@ -264,6 +264,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
     note = "decays to a tenth over the first 1,000,000 steps" if process else ""
     if process and context.converts_meanings:
         note = "does not decay"
+        # The process' noise is multiplied by a factor that falls from 1 to eps_end.
         t.set_extra_options(**{"OrnsteinUhlenbeckProcessModule.eps_end": 1.0})
     t.share_option("exploration_noise_kind", name, note)
     emulate_in_loop(t, context, "policy_delay", 1)

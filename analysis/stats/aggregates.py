@@ -46,6 +46,7 @@ def draw_resample_counts(
 def _draw_task_counts(size: int, columns: int, rng: np.random.Generator) -> ResampleCounts:
     kind = np.uint8 if size < 256 else np.uint16
     counts = np.zeros((size, columns), dtype=kind)
+    # Both branches draw from the same distribution, but not the same numbers.
     if size > 16:  # comparing every draw with every value would be slower
         drawn = rng.multinomial(size, np.full(size, 1 / size), size=columns)
         return np.ascontiguousarray(drawn.T.astype(kind))
@@ -128,6 +129,7 @@ def _compute_statistics(tasks: TaskScores, counts: ResampleCounts) -> FloatArray
     share = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks]) / len(tasks)
     gap = _OPTIMALITY_TARGET - (np.minimum(values, _OPTIMALITY_TARGET) * share) @ counts
     mean = (values * share) @ counts
+    # The median is that of the tasks' means, as in rliable, not of all runs.
     return np.stack(
         [np.median(means, axis=0), compute_interquartile_mean(tasks, counts), mean, gap]
     )
@@ -154,12 +156,14 @@ def compute_interquartile_mean(tasks: TaskScores, counts: ResampleCounts) -> Flo
     values = np.concatenate(list(tasks))
     order = np.argsort(values, kind="stable")
     ordered, n = values[order], int(often.sum())
+    # Rounded down, as in scipy.stats.trim_mean, which rliable calls.
     cut = int(0.25 * n)
     kind = np.uint8 if n < 256 else np.uint32 if n < 2**32 else np.uint64
     often = often[order][:, None].astype(kind)
     # Cumulative counts, clipped at the cuts: their differences are how often each value counts.
     upto = np.clip(np.cumsum(counts[order] * often, axis=0, dtype=kind), cut, n - cut)
     # Summation by parts: each step to the next value is weighted by the count of values above it.
+    # float32 has all whole numbers up to 2^24, and its products are faster.
     exact = np.float32 if n < 2**16 else np.float64
     above = ((n - cut) - upto[:-1].astype(exact)).astype(exact)
     steps = (np.diff(ordered) / (n - 2 * cut)).astype(np.float64)
@@ -226,6 +230,7 @@ def compute_profiles(
     for tasks in scores.values():
         # Each run counts 1 / (its task's runs x tasks) where it is above the threshold.
         weights = np.concatenate([np.full(len(task), 1 / len(task)) for task in tasks])
+        # Strictly above, as in the definition of run-score distributions.
         above = np.concatenate(list(tasks)) > thresholds[:, None]
         weighted = (above * weights / len(tasks)).astype(np.float32)
         sizes = [len(task) for task in tasks]

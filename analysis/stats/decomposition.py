@@ -279,6 +279,7 @@ def _bootstrap_framework_variance(
                 drawn[key] = generator.integers(n, size=(resamples, n))
             values = wide[drawn[key]]
             means[:, number] = values.mean(axis=1)
+            # The sum of squares around the resample's own mean.
             squares[:, number] = values.var(axis=1) * n
         draws += np.stack(_estimate_components(counts, means, squares), axis=1)
         world[0] += np.var([group.mean() for group in task], ddof=1)
@@ -326,6 +327,7 @@ def estimate_crossed_variance(scores: NDArray[np.float64]) -> CrossedVariance:
     ms_interaction = seeds * (rest**2).sum() / ((recipes - 1) * (implementations - 1))
     ms_seeds = ((scores - cells[..., None]) ** 2).sum() / (recipes * implementations * (seeds - 1))
     return CrossedVariance(
+        # With random effects the interaction, not the seeds, is the error term of main effects.
         recipe=float((ms_recipe - ms_interaction) / (implementations * seeds)),
         implementation=float((ms_implementation - ms_interaction) / (recipes * seeds)),
         interaction=float((ms_interaction - ms_seeds) / seeds),
@@ -407,6 +409,7 @@ class VarianceComponents:
             return 1.0
         if self.between <= 0:
             return math.inf
+        # A rounding error above a whole number must not add an episode.
         return max(1.0, math.ceil(self.episodes * self.noise / (share * self.between) - 1e-9))
 
 

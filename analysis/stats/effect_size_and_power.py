@@ -37,6 +37,8 @@ def compute_hedges_g(
         gap = first.mean - second.mean
         # Rounding errors must not turn equal constants into an effect.
         d = np.where((pooled == 0) & (gap == 0), 0.0, gap / pooled)
+        # J(f) = Gamma(f / 2) / (sqrt(f / 2) Gamma((f - 1) / 2)) of Hedges (1981), by logarithms,
+        # because Gamma overflows from f = 344 on.
         correction = np.exp(
             special.gammaln(freedom / 2)
             - special.gammaln((freedom - 1) / 2)
@@ -98,6 +100,7 @@ def _solve_newcombe_end(
     inner_size = (n + m) / 2 - 1
     for _ in range(60):
         middle = (inside + outside) / 2
+        # Hanley and McNeil's variance (1982), with (n + m) / 2 in place of both sizes.
         bend = (1 - middle) / (2 - middle) + middle / (1 + middle)
         variance = middle * (1 - middle) * (1 + inner_size * bend) / (n * m)
         near = (middle - estimate) ** 2 <= _Z_975**2 * variance
@@ -107,6 +110,7 @@ def _solve_newcombe_end(
 
 DEFAULT_POWER = 0.8
 MAX_SEEDS = 1000
+_LARGE_SHIFT = 1000.0  # standard errors; scipy's series are slow far beyond
 MIN_PERMUTATION_SEEDS = 4  # of 8 values there are 70 splits, of 6 only 20
 
 
@@ -127,11 +131,14 @@ def compute_difference_power(
     critical = stats.t.isf(np.asarray(alpha) / 2, freedom)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.abs(gap) / error
-    shift = np.minimum(shift, 30.0)  # beyond that, scipy's series are slow and the power is 1
+    near = np.minimum(shift, _LARGE_SHIFT)
     # scipy returns NaN for the tail on the other side where it is almost 0.
-    wrong_side = np.nan_to_num(stats.nct.cdf(-critical, freedom, shift))
-    power = stats.nct.sf(critical, freedom, shift) + wrong_side
-    power = np.where(shift > critical + 8, 1.0, power)
+    wrong_side = np.nan_to_num(stats.nct.cdf(-critical, freedom, near))
+    power = np.minimum(stats.nct.sf(critical, freedom, near) + wrong_side, 1.0)
+    # Far from 0 only the estimated deviation varies, whose square is chi-square / freedom.
+    far = stats.chi2.cdf(freedom * (shift / critical) ** 2, freedom)
+    power = np.where(shift > _LARGE_SHIFT, far, power)
+    # Constant samples: they differ with certainty, or not at all.
     return np.where(error == 0, np.asarray(gap) != 0, power).astype(np.float64)
 
 
@@ -234,6 +241,7 @@ def estimate_seed_range(
     means, sds, sizes = ([float(getattr(x, name)) for x in pair] for name in ("mean", "sd", "n"))
     if not np.isfinite([*means, *sds]).all() or min(sizes) < 2 or not any(sds):
         return float("nan"), float("nan")
+    # (n - 1) s^2 / sigma^2 of a normal sample has a chi-square distribution (n - 1).
     drawn = [
         sd * np.sqrt((n - 1) / rng.chisquare(n - 1, _DRAWS))
         for sd, n in zip(sds, sizes, strict=True)
@@ -250,6 +258,7 @@ def estimate_seed_range(
         (same * rooms[0], same * rooms[1]),
         _COARSE_GRID,
     )
+    # Quantiles without interpolation: some draws need infinitely many seeds.
     low, high = np.quantile(needed, _SEED_RANGE_QUANTILES, method="inverted_cdf")
     return float(low), float(high)
 

@@ -58,6 +58,7 @@ def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> 
     # Many resamples of few values have the same mean; rounding errors must not break these ties.
     size = np.abs(samples).max(axis=0) + np.ptp(samples, axis=0)
     noise = 8 * len(samples) * np.finfo(np.float64).eps * size
+    # Ties count half, as in scipy.stats.bootstrap (`_percentile_of_score`, kind="mean").
     below = ((means < centre - noise).mean(axis=0) + (means <= centre + noise).mean(axis=0)) / 2
     bias = stats.norm.ppf(below)
     ordered = np.sort(means, axis=0)
@@ -75,6 +76,7 @@ def compute_bca_bounds(samples: FloatArray, means: FloatArray, level: float) -> 
 
 def _compute_column_quantiles(ordered: FloatArray, share: FloatArray) -> FloatArray:
     """Return the linear quantile of each column, each at its own share."""
+    # NaN in columns of equal values, which the caller replaces by their centre.
     place = np.nan_to_num(np.asarray(share)) * (len(ordered) - 1)
     lower = np.floor(place).astype(np.intp)
     upper = np.minimum(lower + 1, len(ordered) - 1)

@@ -205,6 +205,7 @@ def compute_stage_means(
         total: Environment steps of the run.
         stages: Number of equal parts that it is divided into.
     """
+    # Step `total` belongs to the last stage: steps count from 1.
     place = np.clip((steps - 1) * stages // total, 0, stages - 1)
     counts = np.bincount(place, minlength=stages)
     sums = np.bincount(place, weights=values, minlength=stages)

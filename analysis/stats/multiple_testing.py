@@ -74,9 +74,12 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
         float[checks, a]. The first is the share of `alpha` spent. Later ones are larger than the
         share they spend, since earlier checks already rejected in part of the cases.
     """
+    # Linear spending (Kim and DeMets 1987, rho = 1): the same share for each seed.
     spent = np.atleast_1d(np.asarray(alpha, dtype=np.float64)) / most
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     levels: list[FloatArray] = []
+    # Recursive integration of the sum's density (Armitage, McPherson and Rowe 1969): `at` are
+    # the nodes, and `mass` the density at them times the weights of the quadrature.
     at, mass = np.zeros((len(spent), 1)), np.ones((len(spent), 1))
     before = 0
     for size in sizes:
@@ -88,6 +91,7 @@ def compute_nominal_levels(sizes: Sequence[int], most: int, alpha: ArrayLike) ->
         density = np.einsum(
             "aj,aij->ai", mass, stats.norm.pdf(grid[:, :, None], at[:, None, :], step)
         )
+        # Gauss-Legendre weights are for (-1, 1); the interval is (-bound, bound).
         at, mass = grid, density * weights * bound[:, None]
         before = size
     return np.array(levels)
@@ -148,6 +152,7 @@ def _compute_level_table(sizes: tuple[int, ...], most: int) -> FloatArray:
 def _solve_bound(at: FloatArray, mass: FloatArray, step: float, chance: FloatArray) -> FloatArray:
     """Return float[a], the absolute value that the sum first exceeds with the given probability."""
     low = np.zeros(len(chance))
+    # Twelve deviations leave 2e-33, less than any level in use.
     high = np.abs(at).max(axis=1) + 12 * step
     for _ in range(60):
         middle = (low + high) / 2
@@ -219,6 +224,7 @@ def simulate_counts(
     sd, n = np.nan_to_num(items.sd), np.maximum(items.n, 2)
     counts = []
     for size in _split_into_chunks(resamples, len(sd)):
+        # Mean and variance of a normal sample are independent: normal, and chi-square / (n - 1).
         mean = rng.standard_normal((size, len(sd))) * sd / np.sqrt(n)
         error = sd**2 * rng.chisquare(n - 1, (size, len(sd))) / (n - 1) / n
         counts.append(_count_significant(mean, error, n, first, second, alpha))
@@ -257,6 +263,7 @@ def compute_welch_p(difference: FloatArray, error: FloatArray, small: FloatArray
     Two samples without deviation differ with certainty, or not at all.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
+        # The lower tail: one minus the upper share would round small p-values to 0.
         p = 2 * special.stdtr(error**2 / small, -np.abs(difference) / np.sqrt(error))
     return np.where(error == 0, np.where(difference == 0, 1.0, 0.0), p)
 

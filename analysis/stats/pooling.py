@@ -19,6 +19,7 @@ from parallax.analysis.stats.moments import FloatArray, SampleMoments, compute_m
 from parallax.analysis.stats.two_sample import MeanContrast, compute_contrast
 from parallax.analysis.stats.unobserved_failures import compute_difference_p, compute_equal_means_p
 
+# Morris' shrinkage factor (k - 3) / (k - 1) is above 0 from four tasks on.
 MIN_TASKS = 4  # fewer tasks do not determine the variance between them
 
 
@@ -152,6 +153,7 @@ def compute_stratified_permutation_p(
     for one, two in zip(first, second, strict=True):
         both, n = np.concatenate([one, two]), len(one)
         rows = np.tile(both, (PERMUTATIONS + 1, 1))
+        # Row 0 is the observed order: a p-value is never 0 (Phipson and Smyth 2010).
         rows[1:] = rng.permuted(rows[1:], axis=1)
         a, b = rows[:, :n], rows[:, n:]
         gap += (a.mean(axis=1) - b.mean(axis=1)) / k
@@ -163,6 +165,7 @@ def compute_stratified_permutation_p(
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = np.abs(gap) / np.sqrt(np.where(variance <= noise**2, 0.0, variance))
     statistic = np.where(np.isnan(statistic), 0.0, np.minimum(statistic, 1e100))
+    # Permutations that equal the observed split up to rounding count as ties.
     return float((statistic >= statistic[0] * (1 - 1e-9)).mean())
 
 

@@ -57,6 +57,7 @@ def compute_tau_b(first: FloatArray, second: FloatArray) -> float:
     Returns:
         A value in [-1, 1]; NaN where one ranking has nothing but ties.
     """
+    # Both sums and the product count each pair twice, which cancels.
     sizes = float((first**2).sum()) * float((second**2).sum())
     return float((first * second).sum() / np.sqrt(sizes)) if sizes else float("nan")
 

@@ -73,6 +73,7 @@ def estimate_survival(sample: CensoredTimes) -> SurvivalCurve:
         np.nan_to_num(np.asarray(end.probabilities)[happened], nan=0.0)
         for end in (ends.low, ends.high)
     )
+    # Products of shares that are 0.5 exactly can be rounded up.
     half = np.flatnonzero(share <= 0.5 + 1e-12)
     median = float(steps[half[0]]) if len(half) else math.inf
     return SurvivalCurve(steps, share, low, high, median)
@@ -126,6 +127,7 @@ def _compute_log_rank_statistics(
 ) -> FloatArray:
     """Return float[P], the log-rank statistic of each assignment int64[P, n] of runs to groups."""
     count = int(groups.max()) + 1
+    # Without the last group: observed minus expected events add up to 0 over all groups.
     members = (groups[:, :, None] == np.arange(count - 1)).astype(np.float64)
     covariance = np.zeros((len(groups), count - 1, count - 1))
     observed = np.einsum("png,n->pg", members, sample.reached.astype(np.float64))
@@ -135,8 +137,10 @@ def _compute_log_rank_statistics(
         events = float((sample.reached & (sample.times == time)).sum())
         shares = np.einsum("png,n->pg", members, at_risk) / total
         observed = observed - events * shares
+        # Variance of the hypergeometric distribution; several events can share a step.
         scale = events * (total - events) / (total - 1) if total > 1 else 0.0
         diagonal = shares[:, :, None] * np.eye(count - 1)
         covariance = covariance + scale * (diagonal - shares[:, :, None] * shares[:, None, :])
+    # A group without runs at risk at any event has a row of zeros.
     inverse = np.linalg.pinv(covariance, hermitian=True)
     return np.asarray(np.einsum("pg,pgh,ph->p", observed, inverse, observed))

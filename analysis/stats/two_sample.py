@@ -211,6 +211,7 @@ def compute_stratified_fisher_p(
         counts = np.arange(min(one, sum(both)) + 1)
         density = np.convolve(density, stats.hypergeom.pmf(counts, one + two, sum(both), one))
     seen = density[sum(first for first, _ in failed)]
+    # The tolerance for ties is that of R's fisher.test.
     return min(1.0, float(density[density <= seen * (1 + 1e-7)].sum()))
 
 
@@ -311,6 +312,7 @@ def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Ge
     away = first - second
     if len(away) < 2 or not away.any():
         return math.nan
+    # scipy enumerates all 2^n sign flips if n_resamples is no smaller.
     found = stats.permutation_test(
         (away,), np.mean, permutation_type="samples", n_resamples=9999, rng=rng
     )

@@ -54,6 +54,7 @@ def compute_exceedance_p(
         need, room, size = margin + y - x - share * (high - x), y - low, m
     with np.errstate(divide="ignore", invalid="ignore"):
         weight = np.where(need <= 0, 0.0, np.minimum(1.0, need / np.maximum(room, 0.0)))
+    # The unobserved share of n values is Beta(1, n): P(share > w) = (1 - w)^n.
     return float(((1 - weight) ** size).mean())
 
 
@@ -113,10 +114,12 @@ def compute_unobserved_allowance(
     more, less = np.maximum(a, b), np.maximum(np.minimum(a, b), 0.0)
     less = np.minimum(less, more * (1 - 1e-6))  # the formula divides by their difference
     # Exponential shares replace beta shares; the last step makes this exact for one sample.
+    # Beyond `stop` the tail is below level * exp(-40).
     start, stop = np.zeros(n.shape), more * (40.0 + np.log(1 / level)) / n
     for _ in range(60):
         middle = (start + stop) / 2
         with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+            # P(a X + b Y > s) = (a exp(-n s / a) - b exp(-n s / b)) / (a - b), X and Y ~ Exp(n).
             one, two = more * np.exp(-n * middle / more), less * np.exp(-n * middle / less)
             tail = (one - np.where(less > 0, two, 0.0)) / (more - less)
         above = tail > level
@@ -136,6 +139,7 @@ def _draw_means(sample: FloatArray | SampleMoments, role: int) -> FloatArray:
 
 @functools.lru_cache(maxsize=128)
 def _draw_weights(n: int, role: int) -> FloatArray:
+    # Exponentials over their sum are Dirichlet(1, ..., 1), as spacings of uniform numbers are.
     drawn = np.random.default_rng((n, role)).standard_exponential((DRAWS, n))
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
 
@@ -148,9 +152,11 @@ def _draw_normal(n: int, role: int) -> FloatArray:
 @functools.lru_cache(maxsize=128)
 def _draw_unobserved_share(n: int, role: int) -> FloatArray:
     """float[DRAWS], weights of the unobserved value among n + 1."""
+    # 1 - u^(1 / n) is Beta(1, n), by inversion.
     return np.asarray(-np.expm1(np.log(_spread_evenly(n, role, 1)) / n))
 
 
 def _spread_evenly(n: int, role: int, kind: int) -> FloatArray:
     """float[DRAWS], numbers spread evenly over (0, 1), in random order."""
+    # Stratified draws: one in the middle of each of DRAWS equal parts.
     return np.asarray((np.random.default_rng((n, role, kind)).permutation(DRAWS) + 0.5) / DRAWS)

@@ -387,6 +387,7 @@ def decompose_levels(
 
     tasks = sorted(names)
     frameworks = sorted(set().union(*names.values()))
+    # Without one framework, two must be left: one alone has no spread.
     is_robust = min(map(len, names.values())) > 2
     shares = decompose(tasks)
     if np.isnan(shares.shares.hyperparameters):

@@ -356,6 +356,7 @@ def _compute_permutation_p(pair: GroupPair, options: VerdictOptions) -> float:
     first, second = pair[0].scores, pair[1].scores
     if first is None or second is None:
         return float("nan")
+    # Each pair has its own generator, so that its p-value does not depend on the other pairs.
     return two_sample.compute_permutation_p(first, second, np.random.default_rng(options.seed))
 
 

@@ -60,6 +60,7 @@ def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScor
         sizes = np.array([item.episodes for item in items], dtype=np.float64)
         means, sds = np.array([(item.mean, item.sd) for item in items]).T
         n, mean = sizes.sum(), np.average(means, weights=sizes)
+        # Sum of squares of all episodes: within runs, and between the means of runs.
         squares = (sizes - 1) @ sds**2 + sizes @ (means - mean) ** 2
         sd = np.sqrt(squares / (n - 1)) if n > 1 else np.float64(math.nan)
         source = f"{n:.0f} episodes, with {format_count(len(items), 'run')}"

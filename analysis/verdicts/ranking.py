@@ -253,6 +253,7 @@ def _estimate_seeds_needed(
     # Both frameworks have to succeed independently: sqrt(power) each.
     power = np.sqrt(options.power)
     level = np.full(len(pairs), options.alpha / len(pairs))
+    # A margin of 0: only a difference separates two algorithms, not an equivalence.
     needed = [
         effect_size_and_power.estimate_seeds_needed(
             item.mean[i] - item.mean[j], (item.sd[i], item.sd[j]), level, np.zeros(len(i)), power

@@ -88,6 +88,7 @@ def judge_learning(
     The margin is that of equivalence, so that a framework that has learned nothing cannot be
     called equivalent to one that has. The untrained policies are a framework's own.
     """
+    # Also where the study's endpoint is a number of steps: references have returns only.
     returns = dataclasses.replace(options, endpoint="")
     return tuple(_judge_group(group, returns) for group in groups if group.n)
 

@@ -244,6 +244,7 @@ def _compute_gain(group: ScoreGroup, per: ScoreGroup | None, name: str) -> MeanR
     seeds, (first, second) = align_by_seed(group, per)
     if not seeds or abs(float(second.mean())) < _ZERO_TOLERANCE:
         return None
+    # Relative to the size of per's mean: returns can be negative, as those of Pendulum.
     sign = math.copysign(1.0, float(second.mean()))
     return compute_ratio_of_means(first - second, sign * second)
 

@@ -138,6 +138,7 @@ def _judge_by_thesis_interval(ours: SampleMoments, target: float) -> str:
     n = float(ours.n)
     if n < 2:
         return ""
+    # The thesis divides by n in the deviation; `sd` is that of a sample, with n - 1.
     half = 1.96 * float(ours.sd) * math.sqrt((n - 1) / n) / math.sqrt(n)
     if abs(float(ours.mean) - target) <= half:
         return SIMILAR

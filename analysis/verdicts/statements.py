@@ -106,6 +106,7 @@ def state_pairs(
         failed = any(failures[i].failed) or any(group.failed for group in pair)
         clean = failures[i].known and not failed
         if clean:
+            # Clopper-Pearson's upper limit for no failure in n runs: (1 - q)^n = alpha.
             limit = 1 - alpha ** (1 / min(group.n for group in pair))
         if verdict == DIFFERENT:
             # Uncorrected, as permutation tests: with few seeds p-values are at least a few percent.

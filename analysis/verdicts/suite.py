@@ -178,6 +178,7 @@ def _collect_suite(
         key,
         tuple(scales),
         scores,
+        # Normalized scores below 0 count as 0, so 0 is the lower end of every task.
         (0.0, max(1.0, *tops)),
         tuple(left_out),
         _count_failed({env: table[env] for env in scales}, names, options),

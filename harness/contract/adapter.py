@@ -247,6 +247,7 @@ class Adapter:
         A class derived from another adapter uses the modules of that adapter.
         """
         classes = [kind for kind in type(self).__mro__ if issubclass(kind, Adapter)]
+        # The last one is `Adapter` itself, the one before it the framework's own class.
         return classes[-2].__module__ if len(classes) > 1 else type(self).__module__
 
     @property

@@ -141,6 +141,7 @@ def _convert_value(name: str, value: Any, hint: Any) -> Any:
         return value
     if hint is str:
         return str(value)
+    # In Python a bool is an int, but `true` is no number to users.
     if isinstance(value, bool) or not isinstance(value, int | float):
         kind = "a whole number" if hint is int else "a number"
         raise SpecError(f"{name}={value!r} must be {kind}.")

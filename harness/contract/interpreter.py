@@ -55,6 +55,7 @@ def make_private_cache_folder(name: str) -> Path | None:
     folder = find_cache_folder(name)
     with contextlib.suppress(OSError):
         folder.mkdir(0o700, parents=True, exist_ok=True)
+        # `exist_ok` also accepts a folder of another user, or a link to one.
         if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
             folder.chmod(0o700)
             return folder

@@ -49,6 +49,7 @@ def _has_hash(file: importlib.metadata.PackagePath, due: importlib.metadata.File
         content = Path(str(file.locate())).read_bytes()
     except OSError:
         return False
+    # RECORD has hashes as PEP 427 writes them: URL-safe base64 without padding.
     found = base64.urlsafe_b64encode(hashlib.new(due.mode, content).digest())
     return found.rstrip(b"=").decode() == due.value
 

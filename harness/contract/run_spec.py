@@ -148,6 +148,7 @@ class RunSpec:
     env: str = bounded_field()
     hps: str = bounded_field()
     alignment: str = bounded_field(choices=ALIGNMENTS)
+    # The seeds that np.random.seed accepts.
     seed: int = bounded_field(minimum=0, maximum=2**32 - 1)
     steps: int = bounded_field(minimum=1, maximum=_MAX_STEPS)
     eval_every: int = bounded_field(minimum=1, maximum=2**53)
@@ -301,6 +302,7 @@ def spec_from_dict(content: Any) -> RunSpec:
             "the run was imported from files of another tool: it cannot be trained, continued or "
             "reproduced here."
         )
+    # Records that were written before a field existed lack it.
     content = {**RUN_DEFAULTS, "python": None, "overridden": (), **content}
     lacking = [name for name in names if name not in content and name not in _LATER_FIELDS]
     surplus = [str(name) for name in content if name not in names]

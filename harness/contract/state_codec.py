@@ -467,6 +467,7 @@ def check_buffer_positions(state: State) -> None:
     Raises:
         StateMismatchError: One is outside the buffer.
     """
+    # MT19937 has a buffer of 624 words, Philox of 4; at the end of it they make new ones.
     for place, name, size in ((state["state"], "pos", 624), (state, "buffer_pos", 4)):
         if not 0 <= place.get(name, 0) <= size:
             raise StateMismatchError(f"a generator reads at {name}={place[name]} of {size}")
@@ -478,6 +479,8 @@ def check_torch_position(state: np.ndarray[Any, Any]) -> None:
     Raises:
         StateMismatchError: It would read behind them before it makes new ones.
     """
+    # `CPUGeneratorImplStateLegacy` of PyTorch: seed (8 bytes), left, seeded, next. New words are
+    # made when left falls to 0, so left - 1 are read from next on.
     left, _, position = struct.unpack_from("<iiQ", state.tobytes(), 8)
     if left + position > 625:
         raise StateMismatchError(f"a generator reads {left} words at {position} of 624")

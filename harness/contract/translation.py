@@ -258,6 +258,7 @@ class ConfigTranslator:
         """Declare that upstream's log-probabilities are those of actions in their own range."""
         name = "log-probability-of-the-scaled-action"
         ranges = {high - low for low, high in zip(task.action_low, task.action_high, strict=True)}
+        # Actions from -1 to 1 need no scaling, so the densities are the same.
         if ranges != {2.0}:
             self.convert_meaning("target_entropy", name, unless=())
 

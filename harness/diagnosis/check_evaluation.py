@@ -87,6 +87,7 @@ class CheckEvaluator:
         try:
             seen = check.detect(signals, threshold)
         except Exception as error:
+            # Checks of other packages and of users may fail; the training goes on without them.
             self._checks.remove(check)
             text = f"{type(error).__name__}: {error}"
             self._report_problem(f"{check.id} failed and is no longer evaluated: {text}")

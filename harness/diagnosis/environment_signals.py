@@ -64,6 +64,7 @@ class EnvironmentSignalCollector:
         self._shaped_observations[row] = observation
         self._actions[row] = action
         self._rewards[row] = reward
+        # The row is 0 already: `_finish_chunk` clears it. This saves a write at each step.
         if copy:
             self._copies[row] = copy
         self._episode_returns[copy] += float(reward)
@@ -92,6 +93,7 @@ class EnvironmentSignalCollector:
     def get_recent_observations(self) -> Array:
         """Return observations of the last steps, at most 256, float64[n, observations]."""
         is_full = self.signals.step > CHUNK_STEPS and "finite" in self.signals.series
+        # Rows after the filled ones are those of the chunk before, which are not cleared.
         return self._observations if is_full else self._observations[: self._filled]
 
     def get_last_steps(self) -> LastSteps:
@@ -155,6 +157,7 @@ class EnvironmentSignalCollector:
         signals.values["reward_max"] = max(signals.values.get("reward_max", 0.0), largest_reward)
         self._measure_repetition(observations)
         self._measure_bounds(observations)
+        # All steps of the chunk lie after the warm-up, whose actions are random by design.
         if signals.step > self._facts.learning_starts + CHUNK_STEPS:
             self._summarize_actions()
 
@@ -163,9 +166,8 @@ class EnvironmentSignalCollector:
         low, high = self._facts.observation_low, self._facts.observation_high
         if low is None or high is None or low.size != observations.shape[1]:
             return
-        tolerance = 1e-5 * np.maximum(1.0, np.abs(np.where(np.isfinite(low), low, 0)))
-        below = observations < low.ravel() - tolerance
-        above = observations > high.ravel() + tolerance
+        below = observations < low.ravel() - _compute_tolerance(low)
+        above = observations > high.ravel() + _compute_tolerance(high)
         self.signals.add("outside_space", float((below | above).any(axis=1).mean()))
 
     def _measure_repetition(self, observations: Array) -> None:
@@ -208,3 +210,9 @@ def compute_normalized_entropy(counts: Array) -> float:
     if len(counts) < 2:
         return 0.0
     return float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
+
+
+def _compute_tolerance(bound: Array) -> Array:
+    # Boxes have float32 bounds, to which a float64 observation may be rounded up.
+    size = np.abs(np.where(np.isfinite(bound), bound, 0)).ravel()
+    return np.asarray(1e-5 * np.maximum(1.0, size))

@@ -134,8 +134,10 @@ def _measure_units(outputs: Array) -> dict[str, float]:
     mean = size.mean(axis=0)
     shares = {
         "dead": float(((size >= _DEAD_SIZE).mean(axis=0) <= _RARE_SHARE).mean()),
+        # The paper's score, mean |h| of a unit over the layer's mean, without its division by 0.
         "dormant": float((mean <= DORMANT_THRESHOLD * max(mean.mean(), 1e-30)).mean()),
     }
+    # ReLU has no negative outputs; ELU, GELU and SiLU have no upper bound.
     if size.max() <= 1.0 and outputs.min() < -0.5:  # tanh
         is_at_bounds = (size > _SATURATED_SIZE).mean(axis=0) > _SATURATED_SHARE
         shares["saturated"] = float(is_at_bounds.mean())

@@ -101,6 +101,7 @@ class TransitionHistory:
         if inputs.shape[1] < width:
             return None
         assert self._known is not None
+        # Critics concatenate observation and action, in either order.
         for states in (inputs[:, :width], inputs[:, inputs.shape[1] - width :]):
             places = np.array([self._known.get(key, -1) for key in rows_to_bytes(states)])
             if (places >= 0).sum() > 1:
@@ -137,6 +138,7 @@ class TransitionHistory:
 
 def rows_to_bytes(matrix: Array) -> list[bytes]:
     """Return the bytes of each row as float32."""
+    # Networks receive observations as float32, so equal states have equal bytes.
     whole = np.ascontiguousarray(matrix, np.float32)
     width = whole.shape[1] * whole.itemsize
     content = whole.tobytes()

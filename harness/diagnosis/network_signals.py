@@ -246,6 +246,7 @@ class NetworkSignalCollector:
         known = set(rows_to_bytes(recent))
         is_recent = [row in known for row in rows_to_bytes(states)]
         self._signals.add("replay_recent", sum(is_recent) / len(states))
+        # Dimensions that hardly vary in the last steps would give any shift.
         spread = np.maximum(recent.std(axis=0), 1e-6 + 1e-3 * np.abs(recent).max(axis=0))
         shift = np.abs(states.mean(axis=0) - recent.mean(axis=0)) / spread
         self._signals.add("replay_shift", float(shift.mean()))
@@ -258,6 +259,7 @@ class NetworkSignalCollector:
             if "target" not in name and old.ndim >= 2 and (norm := np.linalg.norm(old)) > 0
         ]
         if ratios:
+            # An average: norms of single steps would need a copy of the weights at each step.
             self._signals.add("update_ratio", max(ratios) / WINDOW_UPDATES)
 
 

@@ -70,11 +70,13 @@ class ParameterSignalCollector:
             main_moved = not np.array_equal(previous[main], weights[main])
             if not main_moved or not np.array_equal(previous[target], weights[target]):
                 self._follow_steps[target] = step
+            # A target is not expected to move while its main parameter stays as it is.
             if main_moved:
                 ages.append(step - self._follow_steps[target])
         if ages:
             self._signals.add("target_age", max(ages))
             is_equal = all(
+                # A copy by Polyak's formula with tau=1 may round differently in float32.
                 np.allclose(weights[target], weights[main], rtol=1e-5, atol=1e-7)
                 for target, main in self._target_pairs
             )

@@ -172,6 +172,7 @@ class _InputDropout:
         is_first, is_known = not self._inputs, address in self._inputs
         self._inputs[address] = forward.inputs[0]  # a reference, so that its memory is not reused
         if not is_first and not is_known:
+            # Inverted dropout (p = 0.5): the factor 2 preserves the expected input of the layer.
             inputs *= 2 * (self._rng.random(inputs.shape) < 0.5)
             self.layers += 1
 

@@ -325,6 +325,7 @@ class _DiagnosedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self._leave = leave
+        self._first_action = int(getattr(env.action_space, "start", 0))  # of a Discrete space
         self._count = events.make_step_counter()
         self._publish = events.get_publisher(EnvTransition)
 
@@ -336,7 +337,8 @@ class _DiagnosedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise
         observation, reward, terminated, truncated, info = self.env.step(action)
         if self._publish:
-            self._publish(EnvTransition(0, action, observation, reward, terminated, truncated))
+            taken = action - self._first_action if self._first_action else action
+            self._publish(EnvTransition(0, taken, observation, reward, terminated, truncated))
         return observation, reward, terminated, truncated, info
 
 

@@ -57,6 +57,7 @@ _MAX_DIMENSIONS, _LONGEST_KIND = 64, 16  # of an array of numpy, and of the name
 _MOST_TRIED = 8  # checkpoints in a folder that are read, the newest
 _SMALL_WASTE = 2**26  # bytes of unreferenced chunks that do not justify writing all again
 _MOST_REPEATED = 8  # such as target networks, and the moments of their optimizers, at the start
+# Key of a mapping in place of an array, or of an integer beyond the 64 bits of MessagePack.
 _ENCODING_TAG = "\0"
 
 Digest = bytes
@@ -336,6 +337,7 @@ def _limit_state_bytes(checkpoints: Path) -> int:
 def _sum_chunk_bytes(checkpoints: Path) -> int:
     stats = [one.lstat() for one in checkpoints.glob(f"*{_CHUNKS_SUFFIX}")]
     # A sparse file may have terabytes that are not on the disk.
+    # `st_blocks` counts units of 512 bytes on every file system.
     return sum(min(one.st_size, 512 * getattr(one, "st_blocks", 2**54)) for one in stats)
 
 

@@ -278,6 +278,7 @@ def check_finite(evaluations: "RunEvaluations") -> None:
 
 def describe_nonfinite(evaluations: "RunEvaluations") -> str:
     """Return how many returns are not finite and where the first is; empty if all are."""
+    # Not `>`: NaN fails every comparison, and must count as bad.
     bad = ~(abs(evaluations.results) <= _MAX_RETURN)
     if not bad.any():
         return ""

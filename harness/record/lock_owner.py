@@ -140,7 +140,9 @@ def _read_start_time(pid: int) -> str | None:
         content = Path(f"/proc/{pid}/stat").read_bytes()  # a name need not be text
     except OSError:
         return None
+    # The name of a process may contain brackets and spaces.
     fields = content.rpartition(b")")[2].decode().split()
+    # proc(5): the state is field 3, the first after the name, and `starttime` is field 22.
     return None if fields[0] in ("Z", "X") else fields[19]
 
 

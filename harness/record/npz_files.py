@@ -20,6 +20,7 @@ from parallax.harness.record.layout import EVALUATIONS_FILE
 
 _MAX_ARRAY_BYTES = 2**28  # of an array, unpacked
 _MAX_ARRAY_VALUES = 2**23  # of an array
+# Layouts in this module are those of PKWARE's APPNOTE.TXT, section 4.3 and 4.4.4.
 _UNSUPPORTED_FLAGS = 0x1 | 0x20 | 0x40  # flags of members that are encrypted or patched
 _MAX_ARRAYS = 2**12
 _MOST_DIRECTORY = _MAX_ARRAYS * 2**10  # bytes of the list of members
@@ -61,9 +62,11 @@ def unpack_arrays(
 
 def _check_directory(raw: bytes) -> None:
     """Refuses a list of members that is too long, before it is read."""
+    # The record at the end has 22 bytes and a comment of up to 65,535 (section 4.3.16).
     end = raw.rfind(b"PK\5\6", -(22 + 2**16))
     if end < 0 or len(raw) < end + 22:
         raise UnusableError("no archive, or one that is cut off")
+    # Locator of a Zip64 archive, 20 bytes before that record (section 4.3.15).
     if raw[max(end - 20, 0) : end].startswith(b"PK\6\7"):
         raise UnusableError("an archive in the format for more than 65,535 arrays")
     count, size = (
@@ -98,6 +101,7 @@ def _read_member(raw: bytes, archive: zipfile.ZipFile, info: zipfile.ZipInfo) ->
         if info.compress_size != info.file_size:
             raise UnusableError(f"{info.filename} is not as long as it says")
         at = info.header_offset
+        # Local header: 30 bytes, then the name and the extra field (section 4.3.7).
         if raw[at : at + 4] != b"PK\3\4":
             raise UnusableError(f"{info.filename} is not where the archive says")
         name, extra = (int.from_bytes(raw[at + i : at + i + 2], "little") for i in (26, 28))

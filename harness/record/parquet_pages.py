@@ -166,6 +166,7 @@ class _CompactReader:
         number = 0
         while (head := self._read_byte()) != 0:
             delta, kind = head >> 4, head & 15
+            # A field's header has the distance from the field before, or 0 and then its number.
             number = number + delta if delta else self._read_signed()
             if number in fields:  # other readers may merge the two
                 raise ValueError("a field that occurs twice")
@@ -231,4 +232,5 @@ class _CompactReader:
 
     def _read_signed(self) -> int:
         value = self._read_unsigned()
+        # Zigzag encoding: 0, -1, 1, -2 are 0, 1, 2, 3.
         return (value >> 1) ^ -(value & 1)

@@ -140,6 +140,8 @@ def _is_compressed(message: Any) -> bool:
         return int.from_bytes(raw[place : place + size], "little", signed=size == 4)
 
     def find_field(table: int, number: int) -> int:
+        # FlatBuffers: a table begins with the distance to its vtable, which has the vtable and
+        # table sizes, then an offset of two bytes for each field, 0 for one that is left out.
         fields = table - read(table)
         place = 4 + 2 * number
         offset = read(fields + place, 2) if place < read(fields, 2) else 0

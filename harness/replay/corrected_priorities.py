@@ -36,7 +36,10 @@ def fit_least_squares(features: Floats, targets: Floats) -> Floats:
         W1 ... Wk and the constant, float64[k + 1].
     """
     columns = np.column_stack([features, np.ones(len(features))])
+    # lstsq ignores singular values that are small beside the largest: sums of time stamps would
+    # hide the constant without this scale.
     scale = np.abs(columns).max(axis=0)
+    # All stored errors can be 0, which gives a column of zeros.
     scale[scale == 0] = 1.0
     found, *_ = np.linalg.lstsq(columns / scale, targets, rcond=None)
     return np.asarray(found / scale, np.float64)
@@ -75,6 +78,7 @@ class AtdcStrategy(ProportionalStrategy):
 
     def sample(self, generator: np.random.Generator, n: int) -> tuple[Indices, Floats]:
         """See `ReplayStrategy.sample`; corrects all priorities first if that is due."""
+        # Only the tree changes: self.errors stay measured, because predictions start from them.
         if self.model is not None and self._draws % self.replay.correct_every == 0:
             self._tree.set(np.arange(self.size), self.compute_powers(self.predict_errors()))
         self._draws += 1
@@ -95,6 +99,7 @@ class AtdcStrategy(ProportionalStrategy):
 
     def is_due(self) -> bool:
         """Return whether K transitions were stored since the last sweep."""
+        # Not a remainder of 0: several transitions are stored between two draws, and may skip it.
         return self.added // self._sweep_every > self._swept
 
     def sweep(self, fresh: ComputeCurrentErrors) -> None:
@@ -165,6 +170,7 @@ class ImpStrategy(ProportionalStrategy):
     def add(self, count: int = 1) -> Indices:
         """See `ReplayStrategy.add`."""
         indices = super().add(count)
+        # The number of the transition in the order of storing, from 1.
         self._stamps[indices] = self.added - count + 1.0 + np.arange(count)
         return indices
 
@@ -194,10 +200,12 @@ class ImpStrategy(ProportionalStrategy):
         if self.sum is None or self.minimum is None:
             return weights
         tiny = np.finfo(np.float64).tiny
+        # epsilon=0 allows errors and priorities of 0, which would divide by 0.
         real = np.maximum(self.compute_powers(self.check_errors(errors)) / self.sum, tiny)
         stored = np.maximum(self.compute_probabilities(indices), tiny)
         high = self.replay.weight_high
         bounds = (self.replay.weight_low, np.sqrt(len(indices)) if high is None else high)
+        # A predicted minimum can be a millionth of q in a minibatch, which makes all weights tiny.
         smallest = self.minimum if self.replay.smallest == "memory" else float(real.min())
         return compute_corrected_weights(real, stored, smallest, self.beta, bounds)
 
@@ -239,6 +247,7 @@ class ImpStrategy(ProportionalStrategy):
 
     def _add_regression_rows(self, fresh: ComputeCurrentErrors) -> None:
         real = self.compute_powers(self.check_errors(fresh(np.arange(self.size))))
+        # Equation 9: a row of each fragment, because one row cannot determine three coefficients.
         pieces = self.replay.fragments if self._sweeps < self.replay.fragment_sweeps else 1
         self._sweeps += 1
         ends = np.linspace(0, self.size, min(pieces, self.size) + 1).astype(int).tolist()

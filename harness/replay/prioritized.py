@@ -136,6 +136,7 @@ class ProportionalStrategy:
         self._capacity = capacity
         self._beta_steps = replay.beta_steps or steps
         self._tree = tree
+        # p_1 of Schaul et al., algorithm 1, line 2.
         self._largest = 1.0  # |error| + epsilon
 
     @property
@@ -157,6 +158,7 @@ class ProportionalStrategy:
         indices = np.arange(self.added, self.added + count, dtype=np.int64) % self._capacity
         self.added += count
         self.size = min(self.size + count, self._capacity)
+        # Line 6: a new transition gets the maximal priority. compute_powers adds epsilon again.
         self.errors[indices] = self._largest - self.replay.epsilon
         self._store_priorities(indices)
         return indices
@@ -170,9 +172,11 @@ class ProportionalStrategy:
             return generator.integers(self.size, size=n), np.ones(n)
         numbers = generator.random(n)
         if self.replay.draws == "stratified":
+            # Schaul et al., appendix B.2.1: one draw from each of n equal ranges of the sum.
             numbers = (np.arange(n) + numbers) / n
         # The product may be rounded up to the sum, which would be past the last index.
         indices = self._tree.find(np.minimum(numbers * total, np.nextafter(total, 0)))
+        # Partial sums of the tree are rounded too, which may lead to an empty place after the last.
         indices = np.minimum(indices, self.size - 1)
         return indices, self._compute_weights(self.compute_probabilities(indices))
 
@@ -188,6 +192,7 @@ class ProportionalStrategy:
         """See `ReplayStrategy.update`."""
         absolute = self.check_errors(errors)
         self.errors[indices] = absolute
+        # The maximum ever seen, as in openai/baselines, not the maximum of the current memory.
         self._largest = max(self._largest, float(absolute.max()) + self.replay.epsilon)
         self._store_priorities(indices)
 

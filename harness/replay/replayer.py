@@ -87,6 +87,7 @@ TRANSITIONS_PER_COMPARISON = 200
 """Transitions at a comparison; ten of them give the 2000 of each of the paper's stages."""
 _MAX_SUMMED_TRANSITIONS = 50_000
 """Maximum of transitions that the real sum includes; drawn uniformly from larger memories."""
+# Differs from the stream of sampling; another constant would change the numbers of all runs.
 _COMPARISON_STREAM = 0x6C6F6F6B73
 
 
@@ -112,15 +113,18 @@ def compare_probabilities(
         places = generator.integers(strategy.size, size=_MAX_SUMMED_TRANSITIONS)
     errors = strategy.check_errors(fresh(places))
     powers = strategy.compute_powers(errors)
+    # An estimate of the whole memory's sum from the sample of it.
     total = powers.sum() * strategy.size / len(places)
     stored = strategy.compute_probabilities(places)
     if total <= 0 or stored.sum() <= 0:
         return None
+    # Probabilities of a sample of the memory do not sum to 1.
     drawn = generator.choice(len(places), TRANSITIONS_PER_COMPARISON, p=stored / stored.sum())
     believed = strategy.estimate_probabilities(places[drawn], errors[drawn])
     if believed is None:
         return None
     real = powers[drawn] / total
+    # With epsilon=0 a real probability can be 0, of which there is no relative error.
     known = real > 0
     if not known.any():
         return None
@@ -274,6 +278,8 @@ class ReplaySampler:
         """
         started = self.account.read_clock()
         errors = reduce_critic_errors(critic_errors, self._critics)
+        # Before update: Imp-PER needs the probabilities with which the minibatch was drawn, which
+        # update overwrites.
         weights = self.strategy.correct_weights(self.drawn, self._weights, errors)
         self.strategy.update(self.drawn, errors)
         self.account.add_seconds("priorities", started)

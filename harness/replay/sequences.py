@@ -38,12 +38,14 @@ def compute_n_step_returns(
     last = np.asarray(lengths)[:, None]
     inside = steps < last
     total = np.zeros(rewards.shape)
+    # Zeros after the sequence, so that sums of n rewards end with its last one.
     paid = np.pad(np.where(inside, rewards, 0.0), ((0, 0), (0, n)))
     for k in range(n):
         total += gamma**k * paid[:, k : k + rewards.shape[1]]
     to = np.minimum(steps + n, last)
     bootstrap = np.take_along_axis(np.asarray(values, np.float64), to, axis=1)
     counts = ~((to == last) & np.asarray(ended)[:, None])
+    # After the sequence's end `to` is before the step: gamma=0 to a negative power is infinite.
     total += np.where(counts, gamma ** (to - steps).clip(min=0) * bootstrap, 0.0)
     return np.where(inside, total, 0.0)
 
@@ -56,6 +58,7 @@ def compute_sequence_errors(errors: Array, lengths: Array, max_share: float) -> 
         lengths: Steps of each sequence, [B].
         max_share: Eta.
     """
+    # Padding has no errors; the mean is over the sequence's own steps.
     inside = np.arange(errors.shape[1]) < np.asarray(lengths)[:, None]
     absolute = np.where(inside, np.abs(np.asarray(errors, np.float64)), 0.0)
     mean = absolute.sum(axis=1) / lengths
@@ -79,6 +82,7 @@ def compute_q_discrepancy(unrolled: Array, stored: Array, step: Array, lengths: 
     inside = np.arange(q.shape[1]) < np.asarray(lengths)[:, None]
     largest = np.where(inside, q.max(axis=2), -np.inf).max(axis=1)
     distance = np.linalg.norm(q[np.arange(len(q)), step] - np.asarray(stored, np.float64), axis=1)
+    # A network whose values are all 0 gives a large number instead of an error.
     return np.asarray(distance / np.maximum(np.abs(largest), np.finfo(np.float64).tiny))
 
 

@@ -175,6 +175,7 @@ class ForkServer:
             environment: Environment variables of the process and of the runs.
         """
         self.framework, self.environment = framework, environment
+        # SOCK_SEQPACKET: messages have borders, and the other end's death reads as an empty one.
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         self._is_ready: bool | None = None

@@ -92,6 +92,7 @@ def describe_run_identity(
     if (device := prepared.spec.device).startswith("cuda"):
         # The check of the device has imported torch, also for frameworks of other libraries.
         content["device"] = sys.modules["torch"].cuda.get_device_name(device)
+    # As after reading a checkpoint: tuples are lists, and paths are texts.
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
     return decoded
 
@@ -439,6 +440,7 @@ def _write_simulation(live: Any, state: State, inner: Callable[[Any, State], Any
         state["physics"]
     ):
         raise StateMismatchError("a simulation is of another model than it was")
+    # mjSTATE_INTEGRATION has no derived quantities such as positions of bodies.
     mujoco.mj_setState(live.model, live, state["physics"], _get_physics_bits(mujoco))
     # Restored, not computed again: tasks read results that lag behind by one substep.
     results = _get_computed_arrays(live)

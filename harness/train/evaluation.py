@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
+# Above the index of any scheduled evaluation: `limits.MOST_EVALUATIONS` is 10^6.
 UNTRAINED_INDEX = 2**31
 """Index of the evaluation at step 0, so that it does not change later ones' initial states."""
 REFERENCE_INDEX = 2**31 + 1
@@ -269,4 +270,5 @@ def compute_episode_seeds(
     """
     # Python's own hash of a text differs between processes.
     entropy = [evaluation_seed, zlib.crc32(env_id.encode()), seed, evaluation]
+    # Words of `generate_state` do not depend on how many are requested.
     return [int(state) for state in np.random.SeedSequence(entropy).generate_state(episodes)]

@@ -216,6 +216,7 @@ ENV_BYTES = 2**18
 """Lower bound of the memory of one training environment."""
 EPISODE_BYTES = 2**16
 """Lower bound of the memory of one evaluation environment."""
+# Counts above 2^53 are not exact in float64, and `run.json` allows no larger ones.
 MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
 MOST_PASSES, MOST_LAYERS, MOST_RESERVED = 10**5, 1000, 4
 WEIGHT_BYTES = 16
@@ -227,6 +228,7 @@ FEWEST_THREADS = 64
 _NUMBERS_BESIDE = 16
 _OTHER_STATE_BYTES = 2**28
 
+# Limit of a container's memory (control groups, version 2).
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 

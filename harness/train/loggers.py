@@ -22,6 +22,7 @@ from parallax.harness.record.lock import FolderDeletedError, LockLostError
 LOGGER_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
 """Package that each logger needs; both are optional extras of this project."""
 
+# TensorBoard reads files with `tfevents` in their name (`io_wrapper.IsTensorFlowEventsFile`).
 EVENTS_FILE = "events.out.tfevents.0.parallax"
 _MAX_BUFFERED_VALUES = 50_000
 
@@ -145,6 +146,7 @@ class _TensorBoardSink:
         self._file = folder.open_append_file(f"tensorboard/{EVENTS_FILE}", resumes)
         self._writer = record_writer.RecordWriter(self._file)
         if not resumes:
+            # First record of every event file (tensorboard, `event_file_writer.EventFileWriter`).
             self._write_event(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -188,6 +190,7 @@ class _WandbSink:
             mode="offline",
             settings=wandb.Settings(n_without_record=True, console="off"),
         )
+        # wandb's own step counts calls of `log`; charts use ours instead.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
 

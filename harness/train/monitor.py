@@ -186,6 +186,7 @@ class TrainingMonitor:
                 lambda: read_env_states(self._envs),
                 lambda state: load_env_states(self._envs, state),
             ),
+            # Last, because loading the parts before may draw random numbers.
             "generators": CheckpointPart(read_rng_state, load_rng_state),
         }
 

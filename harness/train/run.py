@@ -300,6 +300,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
             "ended": time.time(),
             "seconds": seconds,
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
+            # NaN fails the comparison; JSON has no NaN.
             "training_cpu_seconds": training_cpu if abs(training_cpu) < 1e10 else None,
             **({"parts": monitor.parts} if monitor and monitor.parts else {}),
         },

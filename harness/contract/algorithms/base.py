@@ -134,6 +134,7 @@ class OffPolicy(Hyperparameters):
     }
     alternatives: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "batch_size": (24,),
+        # Below the 128 steps of such a training, so that old transitions are overwritten.
         "buffer_size": (40,),
         "learning_starts": (96,),
         "gamma": (0.9, 0.5),

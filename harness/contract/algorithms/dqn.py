@@ -79,6 +79,7 @@ class DQN(PeriodicTargetUpdates):
         "gamma": (0.9, 0.5),
         "target_update_interval": (16,),
         "exploration_initial": (1.0,),
+        # At most `exploration_initial` above: the share falls.
         "exploration_final": (0.19,),
         "exploration_steps": (2000,),
         "double_q": (True, False),

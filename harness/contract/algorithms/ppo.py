@@ -163,5 +163,6 @@ class PPO(Hyperparameters):
         Each rollout is cut into minibatches, the last of which may be smaller.
         """
         minibatches = math.ceil(self.rollout_steps / self.minibatch_size)
+        # Transitions after the last whole rollout are not learned from.
         updates = steps // self.rollout_steps * self.epochs * minibatches
         return UpdateSchedule(0, self.rollout_steps, updates, updates, 0)

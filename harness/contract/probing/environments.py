@@ -299,6 +299,7 @@ def read_episode(record: Any) -> tuple[float, float] | None:
     """Return return and length of `{"r": ..., "l": ...}`, or None."""
     if record is None:
         return None
+    # The keys of gymnasium's RecordEpisodeStatistics, which other libraries use as well.
     return float(np.ravel(record["r"])[0]), float(np.ravel(record["l"])[0])
 
 

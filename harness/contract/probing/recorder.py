@@ -294,10 +294,12 @@ class TrainingRecorder(abc.ABC):
         is_saved = len(self._steps) < self._script.snapshots
         if size == n_observations:
             self._observations = inputs.reshape(-1, size)
+            # With discrete actions the critic's input is the observation alone.
             if is_saved and world.n_discrete_actions:
                 self._critic_inputs.append(self._observations)
         elif is_saved:
             assert self._networks
+            # Ensembles compute several critics in one call, along leading axes.
             for rows in inputs.reshape(-1, *inputs.shape[-2:]):
                 self._critic_inputs.append(self._networks.order_columns(rows))
 

@@ -156,6 +156,7 @@ class ScriptedWorld:
         They are 0, 1, 2, ..., rotated from call to call where the script says so, so that the
         rows of a minibatch are known.
         """
+        # At most one integer per environment, below the number of actions: actions, no replay rows.
         if self.scripted_data.n_discrete_actions == high - low and count <= self.n_envs:
             return np.full(count, low + self.scripted_data.get_random_choice(self.row))
         self.draws.append(IntegerDraw(self.steps, low, high, count))
@@ -252,6 +253,7 @@ class ScriptedBox(gymnasium.spaces.Box):
         share = self.world.scripted_data.random_actions[self.world.row]
         return np.asarray(self.low + share * (self.high - self.low), dtype=np.float32)
 
+    # Frameworks copy spaces; a copied world would have a clock that stands still.
     def __deepcopy__(self, memo: Any) -> "ScriptedBox":
         return ScriptedBox(self.world)
 

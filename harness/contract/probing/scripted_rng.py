@@ -162,6 +162,7 @@ def _make_threshold_spies(world: ScriptedWorld) -> Callable[..., Any]:
         match shape:
             case ():
                 return make_threshold_spy(d.exploration_draw, world.record_threshold)
+            # Tianshou's dqn.py draws one per environment, and an action as the largest of several.
             case (count,):
                 return make_threshold_spies(d.exploration_draw, count, world.record_threshold)
         return make_choice_scores(d.get_random_choice(world.row), shape[0], shape[-1])

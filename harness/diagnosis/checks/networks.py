@@ -145,6 +145,7 @@ def detect_bad_gradients(signals: TrainingSignals, threshold: float) -> CheckRes
     middle = float(np.median(values))
     if middle > threshold:
         return CheckResult(f"Gradients explode: their norm is {middle:.3g} (median of 16).", middle)
+    # One threshold sets both bounds: 1e4 and 1e-7 by default.
     if middle < 1e-3 / threshold:
         return CheckResult(f"Gradients vanish: their norm is {middle:.3g} (median of 16).", middle)
     return None
@@ -223,6 +224,7 @@ def detect_diverging_losses(signals: TrainingSignals, threshold: float) -> Check
         return CheckResult("A loss is not finite.", float("inf"), ERROR)
     if series.count < 128:
         return None
+    # An actor's loss is a negative value, so a loss can diverge to minus infinity.
     before, now = float(np.median(np.abs(series.first(64)))), float(np.median(np.abs(last)))
     if now <= threshold * max(before, 1e-2):
         return None

@@ -145,6 +145,7 @@ def _fit_targets(
     explained = None
     for name, right, values in _iterate_next_values(one, facts):
         value = values[goes_on]
+        # A fit cannot tell a constant value from an offset.
         if not 1e-2 * scale <= np.ptp(value) < np.inf:  # also where a number is NaN
             continue
         columns = np.stack([reward, value], axis=1)
@@ -177,13 +178,16 @@ def _iterate_next_values(
                 if head.trained
                 else _MAX_TARGET_VALUE
             )
+            # Mnih et al. 2015: the target network both chooses the next action and values it.
             yield name, not head.trained, head.outputs.max(axis=1)
         for value, choice in itertools.permutations(heads, 2):
             chosen = choice.outputs.argmax(axis=1)[:, None]
+            # Double DQN (van Hasselt et al. 2016): the trained network chooses, the target values.
             right = not value.trained and choice.trained
             name = _DOUBLE_Q_VALUE if right else "the value of another network's choice"
             yield name, right, np.take_along_axis(value.outputs, chosen, axis=1)[:, 0]
         return
+    # Only TD3's target is the smaller of two critics here; SAC's has an entropy term besides.
     twins = _has_hyperparameter(facts, "target_policy_noise")
     single = [head for head in heads if head.outputs.shape[1] == 1]
     for head in single:
@@ -253,10 +257,12 @@ def _collect_recursion_rows(values: Sequence[MatchedMinibatch], window: int) -> 
     for one in (one for one in values if one.window == window):
         found = one.found
         for row, step in enumerate(found.steps):
+            # Only before the first optimizer step are predictions the values that the returns used.
             if one.first and one.predictions is not None:
                 worth.setdefault(int(step), float(one.predictions[row]))
             entry = float(one.targets[row]), float(found.rewards[row]), int(found.following[row])
             flags = bool(found.terminated[row]), bool(found.truncated[row])
+            # Later epochs show the same returns again.
             returned.setdefault(int(step), (*entry, *flags))
     rows = []
     for target, reward, following, terminated, truncated in returned.values():

@@ -38,6 +38,7 @@ def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResu
     """Detect reported targets with hardly any terminal transitions although episodes terminate."""
     count, ends = signals.values["reported_targets"]
     wanted = count * signals.values["ended_by_task"] / max(signals.step, 1)
+    # If 25 are expected, 2 or fewer have a probability of 5e-9 (Poisson).
     if wanted < 25 or ends > threshold * wanted:
         return None
     return CheckResult(
@@ -116,6 +117,7 @@ def compute_discounted_returns(rewards: Array, gamma: float) -> Array:
 def _remove_scale(values: Array) -> Array:
     """Return standardised values, or zeros if all values are equal."""
     spread = float(values.std())
+    # Programs often standardise the returns of an episode; the comparison must not depend on it.
     return (values - values.mean()) / spread if spread > 1e-9 else np.zeros_like(values)
 
 

@@ -71,6 +71,20 @@ def test_power_of_welchs_test_is_what_simulation_finds(gap, sds):
     assert np.mean(p < 0.05) == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.005, 1e-4, 1e-7])
+@pytest.mark.parametrize("gap", [5.0, 22.1, 60.0, 999.0, 1001.0, 3000.0])
+def test_power_with_two_seeds_is_that_of_two_degrees_of_freedom(gap, alpha):
+    # With n = 2 and deviations of 1, the standard error is 1 and the pooled variance is
+    # exponential: P(|Z + gap| > c sqrt(V)).
+    critical = stats.t.isf(alpha / 2, 2)
+    nodes, weights = np.polynomial.legendre.leggauss(2000)
+    variance = -np.log((1 - nodes) / 2)
+    passes = stats.norm.cdf(gap - critical * np.sqrt(variance))
+    expected = (weights / 2 * passes).sum()
+    found = float(effects.compute_difference_power(gap, (1.0, 1.0), 2, alpha))
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize(("gap", "margin", "n"), [(0.0, 1.5, 10), (0.5, 2.0, 12), (0.0, 0.5, 5)])
 def test_power_of_equivalence_is_what_simulation_finds(gap, margin, n):
     rng, repeats = np.random.default_rng(3), 20_000

@@ -2,6 +2,7 @@
 
 import pickle
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from parallax.harness.diagnosis.environment_signals import CHUNK_STEPS, Environm
 from parallax.harness.diagnosis.parameter_signals import ParameterSignalCollector
 from parallax.harness.diagnosis.policy_signals import PolicySignalCollector
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
+from parallax.harness.diagnosis.user_loop import Diagnosis
 
 CONTINUOUS = {"action_low": (-1.0,), "action_high": (1.0,)}
 
@@ -54,6 +56,41 @@ def test_returns_have_a_deviation_from_the_tenth_episode_on():
     steps, values = collector.signals.series["return_deviation"].all()
     assert steps.tolist() == [9, 10]
     assert values == pytest.approx([np.std(np.arange(10)), np.std(np.arange(1, 11))])
+
+
+def test_bounds_of_observations_have_a_tolerance_each():
+    shares = []
+    for excess in (0.5, 2.0):  # the bound itself has a rounding error of 1
+        facts = TrainingFacts(
+            choices=2, observation_low=np.zeros(1), observation_high=np.full(1, 1e5)
+        )
+        collector = EnvironmentSignalCollector(facts)
+        for step in range(2 * CHUNK_STEPS):
+            collector.signals.step = step
+            seen = np.full(1, 1e5 + excess)
+            collector.add_transition(EnvTransition(0, 1, seen, 1.0, False, False))
+        shares.append(collector.signals.series["outside_space"].all()[1][-1])
+    assert shares == [0.0, 1.0]
+
+
+class Coin(gymnasium.Env):
+    """A task whose two actions are -1 and 0."""
+
+    action_space = gymnasium.spaces.Discrete(2, start=-1)
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+    def step(self, action):
+        assert action in self.action_space
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+def test_discrete_actions_that_do_not_begin_at_zero_are_counted():
+    diagnosis = Diagnosis(steps=2 * CHUNK_STEPS)
+    env = diagnosis.wrap(Coin())
+    for step in range(2 * CHUNK_STEPS):
+        env.step(-(step % 2))
+    assert diagnosis._engine.signals.series["entropy"].all()[1][-1] == pytest.approx(1.0)
+    diagnosis.finish()
 
 
 def test_images_are_recorded_and_passed_unchanged():
