@@ -33,6 +33,7 @@ from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
 _BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
+_MIN_COLUMN_WIDTH = 10  # characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +94,7 @@ def print_document(console: Console, document: Document) -> None:
     title = Text(document.title, style="bold")
     for block in document.blocks:
         if isinstance(block, Grid):
-            console.print(_make_table(block, title))
+            console.print(_make_table(block, title, console.width))
             title = Text("")
         else:
             _print_block(console, block)
@@ -125,8 +126,18 @@ def words_to_text(words: Words) -> str:
     )
 
 
-def _make_table(grid: Grid, title: Text) -> RichTable:
+def _make_table(grid: Grid, title: Text, width: int) -> RichTable:
+    """Return a table, with two columns if the terminal is too narrow for those of the grid."""
     table = RichTable(title=title, box=box.SIMPLE_HEAD, show_lines=True)
+    if len(grid.heads) * _MIN_COLUMN_WIDTH > width:
+        table.show_header, table.show_lines = False, False
+        for _ in range(2):
+            table.add_column(overflow="fold")
+        for row in grid.rows:
+            for head, cell in zip(grid.heads, row, strict=True):
+                table.add_row(Text(head), Text(words_to_text(cell)))
+            table.add_section()
+        return table
     for head in grid.heads:
         table.add_column(Text(head), overflow="fold")
     for row in grid.rows:
