@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from parallax.analysis.commands import common
+from parallax.analysis.escaping import escape_controls
 from parallax.analysis.figures.curves import draw_learning_curves
 from parallax.analysis.figures.figure_spec import save_figure
 from parallax.analysis.report.document import (
@@ -113,15 +114,13 @@ def _print_block(console: Console, block: Block) -> None:
 
 
 def words_to_text(words: Words) -> str:
-    """Return text without markup."""
+    """Return text without markup and control characters."""
     if isinstance(words, str):
-        return words
+        return str(escape_controls(words))
     return "".join(
-        part
-        if isinstance(part, str)
-        else words_to_text(part.words)
-        if isinstance(part, Strong)
-        else part.text
+        words_to_text(
+            part if isinstance(part, str) else part.words if isinstance(part, Strong) else part.text
+        )
         for part in words
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.record.completeness import RunReading
+from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
@@ -273,7 +274,7 @@ def make_loaded_run(
         reading.spec,
         get_duration(record.timings.seconds),
         record.provenance,
-        record.hyperparameters,
+        {escape_unprintable(name): value for name, value in record.hyperparameters.items()},
         record=text,
         evaluation_seconds=get_duration(record.timings.evaluation_seconds),
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
