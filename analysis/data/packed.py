@@ -66,8 +66,10 @@ def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -
 
 def state_all_settings(found: RunCollection) -> RunCollection:
     """Return runs under variants with all settings: folders' names may leave some out, rows not."""
-    runs, excluded = (tuple(map(_state_settings, items)) for items in (found.runs, found.excluded))
-    return dataclasses.replace(found, runs=runs, excluded=excluded)
+    runs = tuple(map(_state_settings, found.runs))
+    return dataclasses.replace(
+        found, runs=runs, excluded=tuple(map(_state_settings, found.excluded))
+    )
 
 
 def _state_settings(item: RunT) -> RunT:

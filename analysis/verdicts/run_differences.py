@@ -13,7 +13,6 @@ from typing import Any
 from parallax.analysis.data.published import read_csv_rows
 from parallax.analysis.data.runs import CompletedRun
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.harness.record.files import escape_unprintable
 
 
 def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | None]) -> str:
@@ -94,8 +93,7 @@ def _format_differing(what: str, values_by_name: ObservedValues) -> str:
         f"{name} {' and '.join(sorted(different[name]))}" for name in names[:_MAX_NAMED_VALUES]
     ]
     more = len(names) - _MAX_NAMED_VALUES
-    shown = escape_unprintable(", ".join(parts))
-    return f"{what}: {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"{what}: {', '.join(parts)}" + (f" and {more} more" if more > 0 else "")
 
 
 INTERVENTION_SEPARATOR, NO_INTERVENTION = "+", "none"  # as run.json has them
