@@ -35,7 +35,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff2
 
 
 def finish_markdown(text: str) -> str:
-    """Escape raw HTML, formulas and links to other places in a complete page.
+    """Escape raw HTML, formulas, control characters and links to other places in a page.
 
     Code is not changed, since nothing in it is read as HTML. Tags that our pages have (`<details>`,
     `<summary>`) are not changed, nor are links to files beside the page and to its sections. Blocks
@@ -44,7 +44,7 @@ def finish_markdown(text: str) -> str:
     parts: list[str] = []
     code: list[str] | None = None
     plain_lines: list[str] = []
-    for line in text.split("\n"):
+    for line in escape_controls(text).split("\n"):
         if code is None and line.startswith(_FENCE):
             parts.append(_escape_lines(plain_lines))
             plain_lines, code = [], [line]

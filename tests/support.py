@@ -85,6 +85,18 @@ def register(folder, groups):
         parser.write(file)
 
 
+def install(requirements, folder):
+    """Writes packages of one empty module each, as an installer would."""
+    for requirement in requirements:
+        name, _, version = requirement.partition("==")
+        module = f"{name}-{version}.py"  # nothing imports it
+        (folder / module).touch()
+        info = folder / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "RECORD").write_text(f"{module},,\n../../bin/{module},,\n")
+
+
 def spec(framework="sb3", algorithm="ppo", hps=None, hyperparameters=None, **changes):
     hps = hps or framework
     recipe = read_recipe(algorithm, hps)

@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from parallax.analysis.commands import common
+from parallax.analysis.escaping import escape_controls
 from parallax.analysis.figures.curves import draw_learning_curves
 from parallax.analysis.figures.figure_spec import save_figure
 from parallax.analysis.report.document import (
@@ -33,6 +34,7 @@ from parallax.harness.record.files import write_text
 
 # Resampling starts from the same seed each time, so that the same runs give the same files.
 _BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
+_MIN_COLUMN_WIDTH = 10  # characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +95,7 @@ def print_document(console: Console, document: Document) -> None:
     title = Text(document.title, style="bold")
     for block in document.blocks:
         if isinstance(block, Grid):
-            console.print(_make_table(block, title))
+            console.print(_make_table(block, title, console.width))
             title = Text("")
         else:
             _print_block(console, block)
@@ -112,21 +114,29 @@ def _print_block(console: Console, block: Block) -> None:
 
 
 def words_to_text(words: Words) -> str:
-    """Return text without markup."""
+    """Return text without markup and control characters."""
     if isinstance(words, str):
-        return words
+        return str(escape_controls(words))
     return "".join(
-        part
-        if isinstance(part, str)
-        else words_to_text(part.words)
-        if isinstance(part, Strong)
-        else part.text
+        words_to_text(
+            part if isinstance(part, str) else part.words if isinstance(part, Strong) else part.text
+        )
         for part in words
     )
 
 
-def _make_table(grid: Grid, title: Text) -> RichTable:
+def _make_table(grid: Grid, title: Text, width: int) -> RichTable:
+    """Return a table, with two columns if the terminal is too narrow for those of the grid."""
     table = RichTable(title=title, box=box.SIMPLE_HEAD, show_lines=True)
+    if len(grid.heads) * _MIN_COLUMN_WIDTH > width:
+        table.show_header, table.show_lines = False, False
+        for _ in range(2):
+            table.add_column(overflow="fold")
+        for row in grid.rows:
+            for head, cell in zip(grid.heads, row, strict=True):
+                table.add_row(Text(head), Text(words_to_text(cell)))
+            table.add_section()
+        return table
     for head in grid.heads:
         table.add_column(Text(head), overflow="fold")
     for row in grid.rows:

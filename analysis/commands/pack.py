@@ -16,7 +16,7 @@ from parallax.analysis.commands.common import (
     print_lines,
     read_results,
 )
-from parallax.analysis.data.packed import read_record_text, write_packed
+from parallax.analysis.data.packed import read_record_text, state_all_settings, write_packed
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection
 from parallax.analysis.labels import get_label
 from parallax.harness.record.layout import PACKED_SUFFIX
@@ -48,12 +48,12 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There are no runs, both inputs have the same run, or nowhere to write.
     """
-    found = read_results(options.results)
+    found = state_all_settings(read_results(options.results))
     path = options.results.absolute().with_suffix(PACKED_SUFFIX)
     if options.study is not None and options.merged is None:
         raise CommandError(f"--study={options.study}: also name the runs to add to it.")
     if options.merged is not None:
-        others = read_results(options.merged)
+        others = state_all_settings(read_results(options.merged))
         found = merge_runs(found, others, _choose_study_name(found, options.study))
         beside = options.merged.absolute()
         path = beside.with_name(f"{options.results.stem}-and-{beside.stem}{PACKED_SUFFIX}")

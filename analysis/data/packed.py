@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from parallax.analysis.data.published import FOLDER
 from parallax.analysis.data.runs import (
@@ -41,8 +41,11 @@ from parallax.harness.record.packed import (
     translate_row,
     write_rows,
 )
+from parallax.harness.record.reading import parse_record
+from parallax.harness.record.run_json import find_other_variant
 
 _MAX_RECORD_BYTES = 2**24  # bytes
+RunT = TypeVar("RunT", CompletedRun, ExcludedRun)
 _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
@@ -59,6 +62,25 @@ def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -
     if anonymize:
         rows = [{**row, "run_json": _anonymize_record(row["run_json"])} for row in rows]
     write_rows(rows, path)
+
+
+def state_all_settings(found: RunCollection) -> RunCollection:
+    """Return runs under variants with all settings: folders' names may leave some out, rows not."""
+    runs = tuple(map(_state_settings, found.runs))
+    return dataclasses.replace(
+        found, runs=runs, excluded=tuple(map(_state_settings, found.excluded))
+    )
+
+
+def _state_settings(item: RunT) -> RunT:
+    try:
+        record, _ = parse_record((read_record_text(item) or "").encode())
+    except UnusableError:
+        return item
+    cell = item.id.cell
+    variant = "" if record.imported else find_other_variant(cell.variant, record.spec)
+    cell = dataclasses.replace(cell, variant=variant or cell.variant)
+    return dataclasses.replace(item, id=dataclasses.replace(item.id, cell=cell))
 
 
 def _anonymize_record(record: str | None) -> str | None:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.record.completeness import RunReading
+from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.run_json import ImportSource, ReferenceReturns, RunProvenance
 
 VariantKey = tuple[str, str, str]  # study, algorithm, variant
@@ -272,8 +274,8 @@ def make_loaded_run(
         evaluations.ep_lengths,
         reading.spec,
         get_duration(record.timings.seconds),
-        record.provenance,
-        record.hyperparameters,
+        msgspec.convert(_escape_texts(msgspec.to_builtins(record.provenance)), RunProvenance),
+        _escape_texts(record.hyperparameters),
         record=text,
         evaluation_seconds=get_duration(record.timings.evaluation_seconds),
         training_cpu_seconds=get_duration(record.timings.training_cpu_seconds),
@@ -281,3 +283,12 @@ def make_loaded_run(
         interventions=frozenset(record.interventions),
         references=record.references,
     )
+
+
+def _escape_texts(value: Any) -> Any:
+    """Return nested plain values whose texts have no control characters or ends of lines."""
+    if isinstance(value, dict):
+        return {_escape_texts(name): _escape_texts(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escape_texts(item) for item in value]
+    return escape_unprintable(value) if isinstance(value, str) else value

@@ -79,9 +79,10 @@ def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     Args:
         figure: The figure; the rc settings that it was drawn with must still be active.
         kind: `png` or `pdf`, for print; `webp`, for a page, with few colours.
-        dpi: Resolution of an image.
+        dpi: Resolution of an image, lower if it would be larger than a file can be.
     """
     buffer = io.BytesIO()
+    dpi = min(dpi, int(_MAX_PIXELS / max(figure.get_size_inches())))
     if kind == "webp":
         _draw_image(figure, dpi).save(buffer, "webp", lossless=True, method=1)
     else:
@@ -89,6 +90,7 @@ def figure_to_bytes(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     return buffer.getvalue()
 
 
+_MAX_PIXELS = 16_383  # on a side, of WebP
 _PAGE_COLORS = 96  # a figure has fewer hues; the rest smooths edges
 
 

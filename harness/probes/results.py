@@ -256,9 +256,13 @@ def _check_result(result: ProbeResult, versions: Collection[str]) -> None:
     check_unique(f"{result.probe}: the implementation", grouped)
     if not set(grouped) <= result.answers.keys():
         raise ValueError(f"{result.probe}: a group names an implementation without an answer")
+    if result.probe.partition(".")[0] != result.algorithm:
+        raise ValueError(f"{result.probe}: algorithm={result.algorithm} is not that of the probe")
     if not result.answers.keys() <= set(versions):
         raise ValueError(f"{result.probe}: an answer of an implementation without versions")
     for name, answer in result.answers.items():
+        if not (answer.value.size or answer.unmeasured):
+            raise ValueError(f"{result.probe}: {name}'s answer has no numbers")
         axis = None if answer.unmeasured else get_axis_values(result, answer)
         arrays = [answer.value, answer.expected, *([] if axis is None else [axis])]
         if len({array.shape for array in arrays}) > 1:

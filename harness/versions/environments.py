@@ -5,6 +5,8 @@ in other versions. All others, such as PyTorch, come from the packages of this i
 `.pth` file appends to the module path. So an environment takes only megabytes and seconds.
 """
 
+import importlib.metadata
+import os
 import shutil
 import site
 import subprocess
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.interpreter import leave_out_folder
 from parallax.harness.contract.packages import VersionRange, parse_version
 
 _SHARED_PACKAGES_FILE = "zz_shared_packages.pth"
@@ -35,6 +38,7 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
     folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
     python = folder / "bin" / "python"
     if python.exists():
+        _check_packages(requirements, folder)
         return python
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=folder.parent))
@@ -51,7 +55,33 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
             raise SpecError(f"{' '.join(requirements)} cannot be installed in {reason}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    _check_packages(requirements, folder)
     return python
+
+
+def _check_packages(requirements: Sequence[str], folder: Path) -> None:
+    """Check that an environment has its own packages, all modules included.
+
+    A program that removes old files from caches would leave an environment that imports the
+    packages of this interpreter instead, and its answers would count as those of the release.
+
+    Raises:
+        SpecError: One is not there, or has another version.
+    """
+    # Without its settings, the interpreter is the one that it links to.
+    is_virtual = (folder / "pyvenv.cfg").is_file()
+    packages = [str(place) for place in folder.glob("lib/python*/site-packages")]
+    for requirement in requirements:
+        name, _, version = requirement.partition("==")
+        found = next(iter(importlib.metadata.distributions(name=name, path=packages)), None)
+        files = [] if found is None else found.files or []
+        modules = [file for file in files if file.suffix == ".py" and ".." not in file.parts]
+        is_whole = is_virtual and all(Path(str(file.locate())).is_file() for file in modules)
+        if found is None or found.version != version or not is_whole:
+            raise SpecError(
+                f"{folder} does not have all of {requirement}: delete it, and it will be built "
+                "again."
+            )
 
 
 def find_packages_folder(python: Path) -> Path:
@@ -73,13 +103,34 @@ def install_packages(requirements: Sequence[str], folder: Path) -> None:
     )
     # CleanRL's wheels exclude the Pythons that run them; uv has no such option.
     installer += [] if uv else ["--ignore-requires-python"]
-    command = [*installer, "--quiet", "--no-deps", "--target", str(folder), *requirements]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    command = [
+        *installer,
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder.absolute()),
+        *requirements,
+    ]
+    done = _run_installer(command, folder)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it wrote no message"]
         raise SpecError(
             f"{' '.join(requirements)} cannot be installed: {lines[-1][:_MAX_MESSAGE_CHARACTERS]}"
         )
+
+
+def _run_installer(
+    command: Sequence[str], folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run pip or uv, in a folder of ours: uv reads settings, such as an index, where it runs."""
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        env=leave_out_folder(dict(os.environ)),
+    )
 
 
 def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
@@ -90,7 +141,7 @@ def list_released_versions(supported: VersionRange) -> tuple[str, ...]:
     """
     command = [sys.executable, "-m", "pip", "index", "versions", supported.package]
     command.append("--ignore-requires-python")
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = _run_installer(command)
     found = parse_index_answer(done.stdout)
     if done.returncode or not found:
         raise SpecError(

@@ -3,6 +3,7 @@
 import csv
 import html.parser
 import io
+import json
 import re
 from pathlib import Path
 
@@ -143,6 +144,29 @@ def test_names_of_runs_are_escaped_on_published_pages(tmp_path, make_run, result
             for cell in row:
                 number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?|-|-inf|", cell)
                 assert number or cell[0] not in "=+-@\t\r", (path, cell)
+
+
+def test_names_in_a_record_make_no_lines_and_no_control_characters(results, make_run, capsys):
+    odd = "\x1b[2J\u202e\nForged: all"
+    for number, framework in enumerate(("sb3", "cleanrl", "sb3", "cleanrl")):
+        folder = make_run(framework=framework, seed=number // 2, score=number)
+        content = json.loads((folder / "run.json").read_text())
+        values = {f"gamma{odd}": number}
+        content["spec"] |= {f"x{odd}": number}
+        packages = {f"torch{odd}": f"{number}{odd}"}
+        content |= {"hyperparameters": values, "provenance": {"packages": packages}}
+        (folder / "run.json").write_text(json.dumps(content))
+    commands = [["compare"], ["report", "--markdown"], ["study", "verdicts"]]
+    assert [main([*words, str(results)]) for words in commands] == [0, 0, 0]
+    pages = [
+        path.read_text()
+        for path in (results / "analysis").rglob("*.*")
+        if path.is_file() and path.suffix in (".md", ".csv", ".html")
+    ]
+    for text in (capsys.readouterr().out, *pages):
+        assert "\x1b" not in text and "\u202e" not in text
+        assert not any(line.startswith("Forged") for line in text.splitlines())
+    assert any("gamma\\x1b[2J\\u202e\\nForged" in text.replace("\\\\", "\\") for text in pages)
 
 
 def test_pages_have_no_control_characters_but_in_their_own_markup():

@@ -37,6 +37,7 @@ from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, group_by_cell, list_group_pairs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.record.files import escape_unprintable
 
 UNKNOWN = "unknown"
 """Value of names that an imported run does not state."""
@@ -300,7 +301,8 @@ def _note_different_settings(runs: Sequence[CompletedRun]) -> list[str]:
     differ = [name for name in names if len({repr(spec.get(name)) for spec in flat}) > 1]
     if not differ:
         return []
-    return [f"The runs differ in more than framework and seed: {', '.join(differ)} in run.json."]
+    shown = escape_unprintable(", ".join(differ))
+    return [f"The runs differ in more than framework and seed: {shown} in run.json."]
 
 
 def _flatten_mapping(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -292,10 +292,17 @@ def _format_answer(answer: ProbeAnswer, source: str, citation: str = "") -> str:
 
 
 def _check_numbers(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
-    taken = _select_numbers(check, result, np.ravel(result.answers[name].value)) / check.unit
+    flat = np.ravel(result.answers[name].value)
+    try:
+        taken = _select_numbers(check, result, flat) / check.unit
+        wanted = np.broadcast_to(np.asarray(check.value, float), taken.shape)
+    except (IndexError, ValueError) as error:
+        raise SpecError(
+            f"{result.probe}: the answer of {name} has {flat.size} numbers, and not those that a "
+            "claim is about: it is of another version. Measure it again."
+        ) from error
     if np.isnan(taken).any():
         return ClaimFinding(name, None, "upstream declares no value")
-    wanted = np.broadcast_to(np.asarray(check.value, float), taken.shape)
     match check.kind:
         case "above":
             holds = bool((taken > wanted).all())

@@ -1,3 +1,4 @@
+import io
 import itertools
 import os
 import subprocess
@@ -5,7 +6,9 @@ import sys
 from pathlib import Path
 
 import forked
+import PIL.Image
 import pytest
+from matplotlib.figure import Figure
 
 from parallax.analysis.commands import common, compare
 from parallax.analysis.figures import figure_spec
@@ -202,6 +205,22 @@ def test_a_figure_has_a_largest_number_of_settings(results, make_run, monkeypatc
     material = judge_study(common.load_results(results), VerdictOptions())
     (overview, _) = make_overview_figure_specs(material)
     assert isinstance(overview, figure_spec.MissingFigure)
+
+
+def test_terminals_show_scores_of_many_implementations(results, make_run, capsys):
+    for number in range(30):
+        make_run(framework=f"script{number}", score=1000 + number)
+    assert main(["compare", str(results)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for number in range(30):
+        assert any(line.split() == [f"script{number}", str(1000 + number)] for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["png", "webp"])
+def test_figures_larger_than_an_image_can_be_have_a_lower_resolution(kind):
+    figure = Figure(figsize=(0.1, 700))
+    image = PIL.Image.open(io.BytesIO(figure_spec.figure_to_bytes(figure, kind, 130)))
+    assert 16_000 < image.height <= 16_383
 
 
 def test_a_task_has_one_range(results, make_run, capsys):

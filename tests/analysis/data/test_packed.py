@@ -95,6 +95,20 @@ def test_the_same_runs_make_the_same_bytes_also_of_a_file(study, packed, tmp_pat
         assert again.read_bytes() == packed.read_bytes()
 
 
+def test_runs_of_folders_that_leave_settings_out_can_be_used_when_packed(results, make_run):
+    for seed in range(2):
+        make_run(seed=seed, variant="steps=20000", score=100 + seed)
+        make_run(seed=seed, variant="", score=90 + seed, study="other", n_envs=4)
+    file = results / "all.parquet"
+    for _ in range(2):  # the second time, over the first file
+        assert main(["study", "pack", str(results), "--output", str(file)]) == 0
+    packed = load_runs(file)
+    assert sorted(run.final_score for run in packed.runs) == sorted(
+        run.final_score for run in load_runs(results).runs
+    )
+    assert len(packed.runs) == 4 and not packed.excluded
+
+
 def test_columns_are_readable_without_this_project(packed):
     rows = [row for row in pyarrow.parquet.read_table(packed).to_pylist() if row["run_json"]]
     scores = {

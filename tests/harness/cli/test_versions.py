@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import stable_baselines3
+import support
 
 from parallax.harness.cli import versions as command
 from parallax.harness.cli.main import main
@@ -117,6 +118,7 @@ def test_a_bug_planted_in_a_release_is_found_by_real_probes(tmp_path, monkeypatc
     source = Path(stable_baselines3.__file__).parent
 
     def install(requirements, folder):
+        support.install(requirements, folder)
         version = requirements[0].partition("==")[2]
         copy = folder / "stable_baselines3"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -42,6 +42,7 @@ def change_at(content, value, *keys):
         ("nobody", ("results", 0, "answers", "sb3")),
         ("sb3", ("results", 0, "answers", "sb3")),
         (5, ("results", 0, "question")),
+        ("other", ("results", 0, "algorithm")),
         ([["a"]], ("results", 0, "groups")),
         ([1.0, 2.0], ("results", 0, "answers", "sb3", "value")),
         ([[1.0], 2.0], ("results", 0, "answers", "sb3", "value")),
@@ -59,6 +60,22 @@ def test_fields_of_other_types_are_refused(stored, tmp_path, capsys, value, keys
     assert main(["probe", "--answers", str(file)]) == 2
     err = capsys.readouterr().err
     assert "holds no stored answers" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [([], "sb3's answer has no numbers"), ([1.0] * 3, "of another version. Measure it again")],
+)
+def test_claims_about_numbers_that_are_not_there_are_refused(tmp_path, capsys, numbers, message):
+    content = json.loads((DOCS / "differences.json").read_text())
+    result = next(r for r in content["results"] if r["probe"] == "ppo.initial_weights")
+    result["answers"]["sb3"] |= {"value": numbers, "expected": numbers, "along": None}
+    result["axis"] = None
+    file, page = tmp_path / "answers.json", tmp_path / "claims.md"
+    file.write_text(json.dumps(content))
+    assert main(["probe", "--answers", str(file), "--claims", str(page)]) == 2
+    err = capsys.readouterr().err
+    assert message in err and "ppo.initial_weights" in err and not page.exists()
 
 
 def test_altered_answers_are_used_unchanged_or_refused(stored, tmp_path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import support
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,7 +168,7 @@ def test_environments_are_built_once_and_completely(tmp_path, monkeypatch):
         installed.append(requirements)
         if requirements[0].startswith("broken"):
             raise SpecError("broken==1 cannot be installed: no such thing")
-        (folder / "module.py").write_text("")
+        support.install(requirements, folder)
 
     monkeypatch.setattr(environments, "install_packages", install)
     first = build_environment(["good==1", "beside==2"], tmp_path)
