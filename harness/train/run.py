@@ -1,6 +1,7 @@
 """Executes one run in this process, from a pending folder to a finished one."""
 
 import contextlib
+import copy
 import math
 import sys
 import time
@@ -208,7 +209,8 @@ class _RunAttempt:
         ):
             self._adapter.train(
                 prepared.spec.algorithm,
-                prepared.native,
+                # A checkpoint that is refused halfway may have changed its lists.
+                copy.deepcopy(prepared.native),
                 prepared.context,
                 monitor.make_env,
                 monitor,

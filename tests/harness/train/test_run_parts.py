@@ -209,6 +209,8 @@ def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatc
         **{"every": 20.0, "start": loaded, "keeper": "keeper", "begins": 300 if start else 0},
         **{"resumes": bool(start), "finished": native.total_steps, "trained": trained},
     }
+    # What a refused checkpoint changes must not be in the settings of the next attempt.
+    assert made["trained"][1].settings is not native.settings
     assert attempt._folder.content["resumed_from"] == (300 if start else None)
     assert attempt._earlier == (5.0 if start else 0.0)
     assert np.isnan(attempt._earlier_cpu) if start else attempt._earlier_cpu == 0.0
