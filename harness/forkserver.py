@@ -86,7 +86,7 @@ class _ChildProcess:
 
 
 def _serve_requests(control: socket.socket) -> list[str] | None:
-    """Forks children and reports their ends; returns a child's arguments, None in the server."""
+    """Fork children and report their ends; return a child's arguments, None in the server."""
     children: list[_ChildProcess] = []
     control.send(READY_MESSAGE)
     is_open = True
@@ -107,7 +107,7 @@ def _serve_requests(control: socket.socket) -> list[str] | None:
 
 
 def _fork_child(children: list[_ChildProcess], channel_file: int, log: int, *lifeline: int) -> bool:
-    """Forks a child and adds it to `children` in the server; returns False in the child."""
+    """Fork a child and add it to `children` in the server; return False in the child."""
     channel = socket.socket(fileno=channel_file)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -18,7 +18,7 @@ _MAX_EPISODE_STEPS = 100  # steps
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answer until standard input ends."""
     # Nothing that a framework prints or reads, also in C, may mix with the protocol.
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

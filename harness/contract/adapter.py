@@ -204,7 +204,7 @@ class CostMonitor(Protocol):
     """Monitor that also records the cost of the parts of a training."""
 
     def add_costs(self, parts: Mapping[str, Mapping[str, float]]) -> None:
-        """Receives, after training, the seconds by part of the training and by purpose."""
+        """Receive, after training, the seconds by part of the training and by purpose."""
 
 
 MakeEnv: TypeAlias = "Callable[[], gymnasium.Env[Any, Any]]"

@@ -29,7 +29,7 @@ class UnfinishedAdapterError(SpecError, NotImplementedError):
     """An unfinished part of an adapter skeleton."""
 
     def __init__(self, file: str, function: str, task: str) -> None:
-        """Says where to write what."""
+        """Return a message on where to write what."""
         super().__init__(f"{file}: fill in {function}(): {task}.")
 
 

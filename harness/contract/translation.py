@@ -273,7 +273,7 @@ class ConfigTranslator:
             self.declare_constant("conv_filters", None, "observations are not images")
 
     def reject_images(self, task: Task) -> None:
-        """Refuses a task that shows images.
+        """Refuse a task that shows images.
 
         Raises:
             SpecError: It does.

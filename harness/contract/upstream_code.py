@@ -35,7 +35,7 @@ def use_source_rewriter(rewriter: SourceRewriter) -> Iterator[None]:
 
 @contextlib.contextmanager
 def silence_future_warnings() -> Iterator[None]:
-    """Silences warnings about deprecated or changing interfaces between libraries."""
+    """Silence warnings about deprecated or changing interfaces between libraries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)

@@ -187,7 +187,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_path_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Lets `write` fill a temporary file beside `path`, then renames it to `path`.
+    """Let `write` fill a temporary file beside `path`, then rename it to `path`.
 
     Args:
         path: Final name; its folder must exist.

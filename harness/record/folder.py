@@ -162,7 +162,7 @@ class RunFolder:
             self._lease.move(name, next(new for new in free if new not in taken))
 
     def reserve_space(self) -> None:
-        """Reserves disk space for the last `run.json`, while there is room for it."""
+        """Reserve disk space for the last `run.json`, while there is room for it."""
         self._lease.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
 
     def release_space(self) -> None:

@@ -229,6 +229,6 @@ def _may_be_folder(link: "os.DirEntry[str]") -> bool:
 
 
 def _make_sort_key(path: Path) -> list[tuple[int, str]]:
-    """Sorts seed=10 behind seed=9."""
+    """Sort seed=10 behind seed=9."""
     words = re.split(r"(\d+)", str(path))
     return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]

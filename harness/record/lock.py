@@ -144,7 +144,7 @@ class RunLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Releases the lock; does nothing if it was lost."""
+        """Release the lock; do nothing if it was lost."""
         _remove_lock(self.folder, self.staging.name)
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
@@ -259,7 +259,7 @@ def watch_heartbeats(
     say: Callable[[str], object] = lambda text: None,
     is_wanted: Callable[[Path], bool] = lambda folder: True,
 ) -> tuple[set[str], dict[Path, LockOwner]]:
-    """Watches the heartbeats of owners on other machines, of all folders at once.
+    """Watch the heartbeats of owners on other machines, of all folders at once.
 
     Clocks are not compared: an owner is alive if its heartbeat changes while it is watched,
     for three of its periods and a minute.

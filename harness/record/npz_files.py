@@ -61,7 +61,7 @@ def unpack_arrays(
 
 
 def _check_directory(raw: bytes) -> None:
-    """Refuses a list of members that is too long, before it is read."""
+    """Refuse a list of members that is too long, before it is read."""
     # The record at the end has 22 bytes and a comment of up to 65,535 (section 4.3.16).
     end = raw.rfind(b"PK\5\6", -(22 + 2**16))
     if end < 0 or len(raw) < end + 22:

@@ -164,7 +164,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
 
 
 def check_size(found: int, limit: int, what: str) -> None:
-    """Refuses a size that is larger than that of any study.
+    """Refuse a size that is larger than that of any study.
 
     Raises:
         UnusableError: It is too large; says by how much.
@@ -177,7 +177,7 @@ def check_size(found: int, limit: int, what: str) -> None:
 
 
 def judge_row(row: PackedRow, root: Path) -> RunReading:
-    """Judges a row that has a record by the same rule as a run folder.
+    """Judge a row that has a record by the same rule as a run folder.
 
     The columns must also agree with the record. The evaluations of a complete run are returned.
     """

@@ -254,7 +254,7 @@ def _read_file(folder: Path, name: str, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def _name_file_in_errors(name: str) -> Iterator[None]:
-    """Names the file in errors that are raised within the context."""
+    """Name the file in errors that are raised within the context."""
     try:
         yield
     except FileNotFoundError as error:

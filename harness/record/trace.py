@@ -79,7 +79,7 @@ class TraceWriter:
         return {"stream": stream, "steps": steps, "metrics": list(self._metrics), "values": values}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Begins with the `state` of another writer; nothing may have been recorded yet."""
+        """Begin with the `state` of another writer; nothing may have been recorded yet."""
         if len(state["stream"]):
             self.append()
             source = pyarrow.py_buffer(state["stream"].tobytes())
@@ -254,7 +254,7 @@ class AppendFile:
     """File that grows from the position in a checkpoint, so nothing is lost or written twice."""
 
     def __init__(self, lease: RunLock, name: str, resumes: bool) -> None:
-        """Begins the file, or waits for `load_state` to say how much of it is valid.
+        """Begin the file, or wait for `load_state` to say how much of it is valid.
 
         Args:
             lease: Lock of the run folder.
@@ -285,12 +285,12 @@ class AppendFile:
             self._flushed = time.monotonic()
 
     def state(self) -> int:
-        """Flushes, and returns the current number of bytes."""
+        """Flush, and return the current number of bytes."""
         self.flush()
         return self._file.tell() if self._file is not None else 0
 
     def load_state(self, state: int) -> None:
-        """Continues after the first `state` bytes of the earlier file."""
+        """Continue after the first `state` bytes of the earlier file."""
         self._waiting.clear()
         self._begin(_read_beginning(self._earlier, state))
 
@@ -335,7 +335,7 @@ class CheckpointExtras:
         return {name: part.state() for name, part in self._parts.items()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restores the parts in the checkpoint."""
+        """Restore the parts in the checkpoint."""
         for name, part in self._parts.items():
             if name in state:
                 part.load_state(state[name])

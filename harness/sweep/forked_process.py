@@ -119,7 +119,7 @@ class ForkServerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets the servers end; runs that have not ended go on."""
+        """Let the servers end; runs that have not ended go on."""
         for server in self._servers.values():
             server.finish()
         for server in self._servers.values():

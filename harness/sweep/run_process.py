@@ -142,7 +142,7 @@ class RunProcess:
         return True
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Signals the process to end, with the reason, and waits until it has."""
+        """Signal the process to end, with the reason, and wait until it has."""
         self._process.send_signal(number)
         self._process.wait()
 

@@ -136,7 +136,7 @@ def prepare_sweep(
 def _print_skipped_runs(
     others: Mapping[Path, str | None], runs: Mapping[Path, PreparedRun]
 ) -> None:
-    """Says which runs are omitted."""
+    """Print which runs are omitted."""
     complete = [folder for folder, holder in others.items() if holder is None]
     if complete:
         print(f"{len(complete)} of {len(runs)} runs are complete already.")
@@ -294,7 +294,7 @@ def _find_missing_folders(folder: Path) -> list[Path]:
 
 
 def _restore_run_file(folder: Path, before: bytes | None) -> None:
-    """Restores the earlier `run.json`, or removes it, unless the run was started since."""
+    """Restore the earlier `run.json`, or remove it, unless the run was started since."""
     with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lease:
         if read_run(folder).reason != "pending":
             return

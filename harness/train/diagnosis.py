@@ -57,7 +57,7 @@ class RunDiagnosis:
         return report
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continues from a checkpoint, whose report has the findings until then."""
+        """Continue from a checkpoint, whose report has the findings until then."""
         for signal in msgspec.convert(state, _LoadedReport).signals.values():
             msgspec.convert(signal, _LoadedSignal)
         if not all(is_finding(finding) for finding in state["findings"]):

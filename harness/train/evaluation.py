@@ -89,7 +89,7 @@ class PolicyEvaluator:
         return {"done": self._done, "next": self._next, **cost}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continues from the progress that `state` returned."""
+        """Continue from the progress that `state` returned."""
         progress, planned = msgspec.convert(state, _Progress), self.list_past_steps()
         self._done, self._next = len(planned), planned.start + len(planned) * planned.step
         if (progress.done, progress.next) != (self._done, self._next):
@@ -205,7 +205,7 @@ def evaluate_greedy_policy(
     seeds: Sequence[int],
     normalize: Callable[[Array], Array] = lambda observations: observations,
 ) -> EvaluationResult:
-    """Plays one complete episode per copy of the task; draws no random number.
+    """Play one complete episode per copy of the task; draw no random number.
 
     The policy sees the rows of finished episodes as well, because the last digits of a matrix
     product depend on the number of rows. An observation, raw or normalised, action or reward

@@ -37,10 +37,10 @@ class LogSink(Protocol):
         """Return the state for a checkpoint; values logged until now are never discarded later."""
 
     def load_state(self, state: Any) -> None:
-        """Continues from a state; discards what was logged since the start of this attempt."""
+        """Continue from a state; discard what was logged since the start of this attempt."""
 
     def close(self, ended: bool) -> None:
-        """Flushes to disk; `ended` is whether the training is over."""
+        """Flush to disk; `ended` is whether the training is over."""
 
 
 def check_logger_installed(logger: str) -> None:
@@ -81,7 +81,7 @@ class TrainingLogger:
         return states[-1]
 
     def load_state(self, state: Any) -> None:
-        """Continues from a checkpoint."""
+        """Continue from a checkpoint."""
         if self._sink is not None:
             self._call_sink(lambda sink=self._sink: sink.load_state(state))  # type: ignore[misc]
 

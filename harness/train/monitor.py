@@ -87,7 +87,7 @@ class BestPolicy:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continues from that state."""
+        """Continue from that state."""
         stored = msgspec.convert(state, _BestState)
         self._count, self._mean, self.evaluation = stored.count, stored.mean, stored.evaluation
         self.policy = None if stored.policy is None else StoredPolicy(**stored.policy)

@@ -46,7 +46,7 @@ _OTHER_ERRORS = (TrainingError, SpecError, LockLostError, OSError)  # not of a c
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
-    """Trains, evaluates and records; the folder must have been initialised.
+    """Train, evaluate and record; the folder must have been initialised.
 
     Returns:
         The final status. A failure is recorded, not raised.
@@ -152,7 +152,7 @@ class _RunAttempt:
         return self._earlier_cpu + time.process_time() - self._cpu_begun
 
     def carry_out(self) -> dict[str, Any]:
-        """Trains to the end, from the best checkpoint that fits."""
+        """Train to the end, from the best checkpoint that fits."""
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)

@@ -50,7 +50,7 @@ class RunInterrupt(KeyboardInterrupt):
 
 
 def stop_on_signals() -> None:
-    """Lets the main thread raise `RunInterrupt` on the signals of users and batch systems."""
+    """Let the main thread raise `RunInterrupt` on the signals of users and batch systems."""
     for number in STOP_SIGNALS:
         signal.signal(number, _raise_on_signal)
 
@@ -84,7 +84,7 @@ _PARENT_SECONDS = 2
 
 
 def stop_launcher_on_signals() -> None:
-    """Lets a launcher and its runs end on SIGTERM and on a closed terminal as on Ctrl-C.
+    """Let a launcher and its runs end on SIGTERM and on a closed terminal as on Ctrl-C.
 
     Ignored signals stay ignored: `nohup` keeps a sweep alive.
     """
@@ -95,7 +95,7 @@ def stop_launcher_on_signals() -> None:
 
 @contextlib.contextmanager
 def block_stop_signals() -> Iterator[None]:
-    """Ignores the signals of users and batch systems while a final status is written."""
+    """Ignore the signals of users and batch systems while a final status is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
