@@ -272,7 +272,7 @@ def _train_with_change(setting: Setting, seed: int, changes: dict[str, Any]) -> 
     with tempfile.TemporaryDirectory() as folder:
         where = *setting, seed, Path(folder), "on"
         content, report = train_with_diagnosis(*where, steps=steps, period=60, changes=changes)
-    if report["troubles"] or content["status"] != "completed":
+    if report["problems"] or content["status"] != "completed":
         print(f"    {content['status']}: {content['failure']} {report['troubles']}", flush=True)
     return {finding["id"]: finding for finding in report["findings"]}
 
@@ -307,7 +307,7 @@ def train_healthy_runs(options: argparse.Namespace) -> None:
                 "seed": seed,
                 "returns": returns,
                 "status": content["status"],
-                "troubles": report["troubles"],
+                "problems": report["problems"],
             },
         )
         found = {one["id"]: one["level"] for one in report["findings"]}

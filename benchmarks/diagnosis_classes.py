@@ -268,7 +268,7 @@ def measure_training(key: Key, folder: Path) -> None:
                 changes=changes,
             )
             content["failure"] = str(run["failure"] or "")
-            content["troubles"] = report["troubles"] if report else "no diagnosis.json"
+            content["problems"] = report["problems"] if report else "no diagnosis.json"
             content["findings"] = {
                 one["id"]: [one["level"], one["first_step"], one["seen"]]
                 for one in (report["findings"] if report else [])

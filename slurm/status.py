@@ -38,7 +38,7 @@ def status_to_json(runs: Sequence[RunState], queue: SlurmQueue, root: Path) -> s
     """Return counts and an entry per run; `estimate_seconds_left` is null if no rate is known."""
     content: dict[str, Any] = {
         "root": str(root),
-        "asked": list(queue.answered),
+        "answered": list(queue.answered),
         "counts": count_states(runs),
         "seconds_left": estimate_seconds_left(runs),
         "runs": [

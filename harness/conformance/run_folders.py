@@ -92,11 +92,12 @@ class RunFolderConformance:
         done = record_run(self.framework, algorithm)
         assert done.outcome.status == "completed", done.outcome.failure
         report = json.loads((done.folder / "diagnosis.json").read_text())
-        assert not report["troubles"]
+        assert not report["problems"]
         wanted = {"return", "weight_size", "gradient_norm", "shift_round"}
         assert wanted <= report["signals"].keys()
         assert (
-            report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
+            report["evaluations"]["vanishing-or-exploding-gradients"]
+            and report["evaluations"]["bad-weights"]
         )
 
     def test_learned_policy_plays_its_last_evaluation_again(self, algorithm: str) -> None:

@@ -29,7 +29,7 @@ class UnfinishedAdapterError(SpecError, NotImplementedError):
     """An unfinished part of an adapter skeleton."""
 
     def __init__(self, file: str, function: str, task: str) -> None:
-        """Return a message on where to write what."""
+        """Create the error; its message says where to write what."""
         super().__init__(f"{file}: fill in {function}(): {task}.")
 
 

@@ -24,7 +24,7 @@ from parallax.harness.diagnosis.parameter_signals import ParameterSignalCollecto
 from parallax.harness.diagnosis.policy_signals import PolicySignalCollector
 from parallax.harness.diagnosis.signals import Array, TrainingFacts
 
-SCHEMA = 1
+SCHEMA = 2
 EVALUATIONS_PER_RUN = 100
 MIN_PERIOD = 400
 DEFAULT_PERIOD = 500
@@ -175,13 +175,13 @@ class DiagnosisEngine:
         return {
             "schema": SCHEMA,
             "step": signals.step,
-            "looks": self._n_evaluations,
+            "n_evaluations": self._n_evaluations,
             "period": self._period,
             "findings": [dict(finding.to_dict()) for finding in self.findings.values()],
-            "asked": dict(self._evaluator.counts),
-            "meaningless": dict(self._evaluator.not_applicable),
-            "unasked": self.list_missing_signals(),
-            "troubles": list(self.problems),
+            "evaluations": dict(self._evaluator.counts),
+            "not_applicable": dict(self._evaluator.not_applicable),
+            "missing_signals": self.list_missing_signals(),
+            "problems": list(self.problems),
             "signals": {
                 name: {
                     "step": signals.step,

@@ -114,6 +114,13 @@ _CHECKS = {
     "STT_d2": "repeated-observation",
     "STT_d3": "repeated-final-states",
 }
+_DIAGNOSIS_REPORT_FIELDS = {
+    "looks": "n_evaluations",
+    "asked": "evaluations",
+    "meaningless": "not_applicable",
+    "unasked": "missing_signals",
+    "troubles": "problems",
+}
 # Packages that stood at the top before they moved into `parallax`.
 _MOVED_PACKAGES = re.compile(r"(?:adapters|envs)\.")
 _VARIANT_PART = re.compile(r"(?:^|(?<=,))([a-z_]+)=([^,\[]*)")
@@ -165,6 +172,11 @@ def translate_intervention(text: str) -> str:
 def translate_check_id(check_id: str) -> str:
     """Return the current id of a diagnosis check."""
     return _CHECKS.get(check_id, check_id)
+
+
+def translate_diagnosis_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a `diagnosis.json` with present names."""
+    return _rename_keys(report, _DIAGNOSIS_REPORT_FIELDS)
 
 
 def translate_module(text: str) -> str:

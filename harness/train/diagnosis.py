@@ -17,6 +17,7 @@ from parallax.harness.diagnosis.engine import CURVE_POINTS, DiagnosisEngine
 from parallax.harness.diagnosis.signals import TrainingFacts
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import Count, FolderDeletedError, LockLostError
+from parallax.harness.record.old_names import translate_diagnosis_report
 from parallax.harness.record.reading import DiagnosisReading, is_finding, read_diagnosis
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
@@ -30,7 +31,7 @@ RESUME_NOTICE = (
 class _LoadedReport(msgspec.Struct, frozen=True):
     """Report in a checkpoint."""
 
-    looks: Count
+    n_evaluations: Count
     findings: list[dict[str, Any]]
     signals: dict[str, dict[str, Any]]
 
@@ -58,6 +59,7 @@ class RunDiagnosis:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint, whose report has the findings until then."""
+        state = translate_diagnosis_report(state)
         for signal in msgspec.convert(state, _LoadedReport).signals.values():
             msgspec.convert(signal, _LoadedSignal)
         if not all(is_finding(finding) for finding in state["findings"]):
@@ -82,7 +84,7 @@ class RunDiagnosis:
         loaded = self._loaded_report
         found = merge_findings(loaded["findings"], report["findings"])
         report["findings"] = merge_undone_findings(found, self._before.findings)
-        report["looks"] += loaded["looks"]
+        report["n_evaluations"] += loaded["n_evaluations"]
         for name, signal in loaded["signals"].items():
             report["signals"][name] = merge_signal(signal, report["signals"].get(name))
         return report

@@ -105,7 +105,7 @@ def test_json_status_has_counts_and_all_runs_by_folder():
     first |= {"study": "s", "framework": "sb3", "algorithm": "ppo", "env": "A-v0", "hps": "own"}
     first |= {"seed": 1, "resumed_from": None, "resumptions": 0, "resume_step": None}
     assert content["runs"][0] == first and len(content) == 5
-    assert (content["root"], content["asked"], content["counts"]) == ("/r", ["sacct"], counts)
+    assert (content["root"], content["answered"], content["counts"]) == ("/r", ["sacct"], counts)
     assert content["seconds_left"] == 96.0
 
 

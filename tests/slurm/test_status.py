@@ -150,7 +150,7 @@ def test_commands_work_without_slurm(complete):
     results = str(complete.results)
     text = complete.python("parallax", "status", results, "--watch")
     assert "testbed: 1 runs: 1 completed" in text and "Slurm was not asked" in text
-    assert complete.status()["asked"] == []
+    assert complete.status()["answered"] == []
     assert "Nothing to submit." in complete.python("parallax", "slurm", "resubmit", results)
     assert "No job is queued or running." in complete.python("parallax", "slurm", "cancel", results)
     assert "1 runs were read: no files are damaged." in complete.python(

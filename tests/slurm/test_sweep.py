@@ -82,7 +82,7 @@ def test_nothing_is_resubmitted_while_slurm_does_not_answer(tmp_path, cluster):
     path = testbed.environment["PATH"]
     testbed.environment["PATH"] = f"{silent_commands(tmp_path)}{os.pathsep}{path}"
     result = testbed.call("parallax", "slurm", "resubmit", str(testbed.results), "--yes")
-    assert (result.returncode, testbed.status()["asked"]) == (1, [])
+    assert (result.returncode, testbed.status()["answered"]) == (1, [])
     assert "Slurm does not answer here" in result.stderr
     testbed.environment["PATH"] = path
     assert testbed.status()["counts"]["queued"] == 1

@@ -157,7 +157,9 @@ def check(name, *needs):
 
 def test_checks_without_their_signal_are_reported_once():
     engine, said = watched([check("MINE", "return"), check("OTHER", "lenght", "return")])
-    assert engine.list_missing_signals() == {"OTHER": ["lenght"]} == engine.report()["unasked"]
+    assert (
+        engine.list_missing_signals() == {"OTHER": ["lenght"]} == engine.report()["missing_signals"]
+    )
     assert len([line for line in said if "OTHER (lenght)" in line]) == 1
     assert len([line for line in said if "MINE" in line]) == 1
     assert not engine.problems
@@ -168,9 +170,9 @@ def test_a_check_has_its_own_period_and_can_be_left_out():
     left_out = {"NEVER": "diagnosis.skip"}
     engine, _ = watched(checks, 600, 20, periods={"SELDOM": 200}, left_out=left_out)
     report = engine.report()
-    assert report["meaningless"] == left_out and "NEVER" not in report["asked"]
-    assert report["asked"]["OFTEN"] > 20
-    assert report["asked"]["SELDOM"] == 4  # three periods, and the end
+    assert report["not_applicable"] == left_out and "NEVER" not in report["evaluations"]
+    assert report["evaluations"]["OFTEN"] > 20
+    assert report["evaluations"]["SELDOM"] == 4  # three periods, and the end
 
 
 def test_check_that_cannot_be_imported_is_named():
@@ -197,7 +199,7 @@ def test_check_names_are_unique_and_imports_cannot_end_python(tmp_path, monkeypa
 def test_checks_run_every_hundredth_of_the_run_at_uneven_steps():
     assert compute_default_period(10**6) == 10**4 and compute_default_period(3000) == 400
     engine, _ = watched([], steps=3000, period=100)
-    assert 28 <= engine.report()["looks"] <= 32
+    assert 28 <= engine.report()["n_evaluations"] <= 32
 
 
 def test_failing_policy_is_reported_once_and_not_queried_again():

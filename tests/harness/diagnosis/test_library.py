@@ -80,4 +80,4 @@ def test_failing_check_is_reported_once_and_others_continue():
     assert found["seen"].count > 1
     assert len([line for line in lines if "of mine" in line]) == 1
     assert len([line for line in lines if "It is there" in line]) == 1
-    assert diagnosis.report()["troubles"]
+    assert diagnosis.report()["problems"]

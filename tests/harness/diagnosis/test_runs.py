@@ -35,8 +35,11 @@ def test_run_folder_has_the_findings(both):
     (off, _), (on, _) = both
     assert not (off / "diagnosis.json").exists()
     report = json.loads((on / "diagnosis.json").read_text())
-    assert report["mode"] == "on" and report["looks"] >= 2 and not report["troubles"]
-    assert report["asked"]["vanishing-or-exploding-gradients"] and report["asked"]["bad-weights"]
+    assert report["mode"] == "on" and report["n_evaluations"] >= 2 and not report["problems"]
+    assert (
+        report["evaluations"]["vanishing-or-exploding-gradients"]
+        and report["evaluations"]["bad-weights"]
+    )
     assert read_diagnosis(on).reason == "" and "not requested" in read_diagnosis(off).reason
     assert "1 runs, 1 of them with a diagnosis" in format_findings(on, notes=True)
 

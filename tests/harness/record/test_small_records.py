@@ -43,6 +43,7 @@ def test_a_diagnosis_may_have_four_mebibytes_and_no_more(tmp_path):
 
 
 def test_versions_are_those_of_the_distributions_whose_modules_are_imported(monkeypatch):
+    provenance._map_package_owners.cache_clear()  # other tests may have changed the module path
     found = provenance.list_imported_packages()
     assert found["numpy"] == np.__version__ and found["pytest"] == pytest.__version__
     owners = importlib.metadata.packages_distributions()

@@ -491,7 +491,7 @@ def test_findings_before_a_resume_are_stored_and_printed_once(tmp_path, capsys):
         {one["id"]: one["first_step"] for one in report["findings"]} for report in (before, after)
     ]
     assert counts[0] and counts[0].items() <= counts[1].items()
-    assert any("restarts at step 56" in trouble for trouble in after["troubles"])
+    assert any("restarts at step 56" in trouble for trouble in after["problems"])
     curve = after["signals"]["norm"]["curve"]
     steps = [step for step, _ in curve]
     assert steps == sorted(set(steps)) and len(steps) == STEPS // ROUND

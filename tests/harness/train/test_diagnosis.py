@@ -88,7 +88,7 @@ class Engine:
 def make_diagnosis(*earlier):
     engine = Engine(
         findings=[make_finding("a", 40, 45, 3)],
-        looks=2,
+        n_evaluations=2,
         signals={"loss": {"count": 1, "curve": [[9, 0.5]]}, "new": {"count": 1, "curve": [[9, 1]]}},
     )
     return diagnosis.RunDiagnosis(engine, "strict", DiagnosisReading(None, tuple(earlier)))
@@ -102,7 +102,7 @@ def test_a_report_has_the_findings_of_earlier_attempts():
         {
             "mode": "strict",
             "findings": [make_finding("a", 10, 45, 5), make_finding("b", 1, 1, 1)],
-            "looks": 2,
+            "n_evaluations": 2,
             "signals": made.engine.given["signals"],
         }
     ]
@@ -114,7 +114,7 @@ def test_report_resumes_from_that_of_a_checkpoint():
     made.load_state(
         {
             "findings": [make_finding("a", 30, 31, 2)],
-            "looks": 5,
+            "n_evaluations": 5,
             "signals": {
                 "loss": {"count": 4, "curve": [[3, 0.1]]},
                 "old": {"count": 2, "curve": []},
@@ -124,7 +124,7 @@ def test_report_resumes_from_that_of_a_checkpoint():
     assert made.state() == {
         "mode": "strict",
         "findings": [make_finding("a", 10, 45, 5), make_finding("b", 1, 1, 1)],
-        "looks": 7,
+        "n_evaluations": 7,
         "signals": {
             "loss": {"count": 5, "curve": [[3, 0.1], [9, 0.5]]},
             "new": {"count": 1, "curve": [[9, 1]]},
@@ -136,23 +136,30 @@ def test_report_resumes_from_that_of_a_checkpoint():
 @pytest.mark.parametrize(
     "change",
     [
-        *({"findings": [{"id": "a"}]}, {"findings": 5}, {"looks": "a"}, {"signals": {"x": 5}}),
+        *(
+            {"findings": [{"id": "a"}]},
+            {"findings": 5},
+            {"n_evaluations": "a"},
+            {"signals": {"x": 5}},
+        ),
         *({"signals": {"loss": {"count": 1}}}, {"signals": {"loss": {"count": 1, "curve": [5]}}}),
     ],
 )
 def test_invalid_checkpoint_report_is_refused_before_training(change):
     made = make_diagnosis()
-    report = {"findings": [], "looks": 1, "signals": {}}
+    report = {"findings": [], "n_evaluations": 1, "signals": {}}
     made.load_state(report)
     with pytest.raises(ValueError, match=r"Expected|lacks|missing"):
         made.load_state(report | change)
-    assert made.state()["looks"] == 3
+    assert made.state()["n_evaluations"] == 3
+    made.load_state({"findings": [], "looks": 4, "signals": {}})  # of an earlier version
+    assert made.state()["n_evaluations"] == 6
 
 
 def test_a_state_is_plain_data():
     made = make_diagnosis()
-    made.engine.given["looks"] = np.float32(0.5)
-    assert type(made.state()["looks"]) is float
+    made.engine.given["n_evaluations"] = np.float32(0.5)
+    assert type(made.state()["n_evaluations"]) is float
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_run_has_a_shared_network_and_its_policy_is_replayed(framework, tmp_path
     assert content["status"] == "completed", content["failure"]
     assert content["hyperparameters"]["conv_filters"] == [16] and read_run(folder).complete
     report = json.loads((folder / "diagnosis.json").read_text())
-    assert not report["troubles"] and {"return", "gradient_norm"} <= report["signals"].keys()
+    assert not report["problems"] and {"return", "gradient_norm"} <= report["signals"].keys()
     policy = load_policy(folder)
     assert has_same_returns(
         evaluate_loaded_policy(policy, EvaluationConditions()), get_recorded_returns(policy)
