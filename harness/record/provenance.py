@@ -39,7 +39,9 @@ def list_imported_packages() -> dict[str, str]:
     """Version of every installed distribution of which a module is imported."""
     modules = {name.partition(".")[0] for name in sys.modules}
     found = {owner for module in modules for owner in _map_package_owners().get(module, ())}
-    versions = {one.metadata["Name"]: one.version for one in found}
+    # Of two with one name, the first on the module path is imported: it is written last.
+    ordered = sorted(found, key=lambda owner: -owner[0])
+    versions = {one.metadata["Name"]: one.version for _, one in ordered}
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
@@ -90,15 +92,15 @@ def hash_weights(weights: Mapping[str, NDArray[Any]]) -> str:
 # `importlib.metadata.packages_distributions` makes an object of every installed file, which takes
 # a third of a second.
 @functools.cache
-def _map_package_owners() -> Mapping[str, Sequence[importlib.metadata.Distribution]]:
-    """Return the distributions that own each module at the top level."""
+def _map_package_owners() -> Mapping[str, Sequence[tuple[int, importlib.metadata.Distribution]]]:
+    """Return the distributions that own each module at the top level, with their places."""
     owners = collections.defaultdict(list)
-    for one in importlib.metadata.distributions():
+    for place, one in enumerate(importlib.metadata.distributions()):
         names = set((one.read_text("top_level.txt") or "").split())
         for line in [] if names else (one.read_text("RECORD") or "").splitlines():
             names.add(line.partition(",")[0].partition("/")[0].removesuffix(".py"))
         for name in names:
-            owners[name].append(one)
+            owners[name].append((place, one))
     return owners
 
 

@@ -57,6 +57,23 @@ def test_versions_are_those_of_the_distributions_whose_modules_are_imported(monk
     assert provenance.list_imported_packages() == {}
 
 
+def test_the_first_of_two_distributions_with_one_name_is_imported(monkeypatch):
+    class One:
+        def __init__(self, version):
+            self.metadata, self.version = {"Name": "twice"}, version
+
+        def read_text(self, name):
+            return {"top_level.txt": "module_of_twice"}.get(name)
+
+    for count in range(2, 6):
+        provenance._map_package_owners.cache_clear()
+        found = [One(str(number)) for number in range(count)]
+        monkeypatch.setattr(provenance.importlib.metadata, "distributions", lambda f=found: iter(f))
+        monkeypatch.setattr(provenance.sys, "modules", {"module_of_twice.part": types})
+        assert provenance.list_imported_packages() == {"twice": "0"}
+    provenance._map_package_owners.cache_clear()
+
+
 def test_a_job_outside_of_slurms_limits_has_a_minute_after_a_warning(monkeypatch):
     assert BatchJob("7").notice == 60.0 and BatchJob("7").restart == 0
     monkeypatch.setenv("PARALLAX_JOB", "7")
