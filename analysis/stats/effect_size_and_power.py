@@ -139,7 +139,7 @@ def compute_difference_power(
     far = stats.chi2.cdf(freedom * (shift / critical) ** 2, freedom)
     power = np.where(shift > _LARGE_SHIFT, far, power)
     # Constant samples: they differ with certainty, or not at all.
-    return np.where(error == 0, np.asarray(gap) != 0, power).astype(np.float64)
+    return np.asarray(np.where(error == 0, np.asarray(gap) != 0, power), np.float64)
 
 
 def compute_equivalence_power(
