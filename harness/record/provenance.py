@@ -37,9 +37,12 @@ def collect_provenance() -> dict[str, Any]:
 
 def list_imported_packages() -> dict[str, str]:
     """Version of every installed distribution of which a module is imported."""
-    modules = {name.partition(".")[0] for name in sys.modules}
-    found = {owner for module in modules for owner in _map_package_owners().get(module, ())}
-    versions = {one.metadata["Name"]: one.version for one in found}
+    versions: dict[str, str] = {}
+    for module in sorted({name.partition(".")[0] for name in sys.modules}):
+        for owner in _map_package_owners().get(module, ()):
+            # setuptools adds its own copies of packages to the end of the path, and Python imports
+            # the first copy.
+            versions.setdefault(owner.metadata["Name"], owner.version)
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 

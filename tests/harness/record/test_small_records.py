@@ -56,6 +56,21 @@ def test_versions_are_those_of_the_distributions_whose_modules_are_imported(monk
     assert provenance.list_imported_packages() == {}
 
 
+def test_first_copy_of_a_package_on_the_path_is_listed(tmp_path, monkeypatch):
+    folders = [tmp_path / str(number) for number in range(12)]
+    for number, folder in enumerate(folders):
+        about = folder / f"numpy-{number}.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numpy\nVersion: {number}\n")
+        (about / "top_level.txt").write_text("numpy\n")
+    for order in (folders, folders[::-1]):
+        monkeypatch.setattr(sys, "path", list(map(str, order)))
+        provenance._map_package_owners.cache_clear()
+        found = provenance.list_imported_packages()
+        provenance._map_package_owners.cache_clear()
+        assert found == {"numpy": order[0].name}
+
+
 def test_a_job_outside_of_slurms_limits_has_a_minute_after_a_warning(monkeypatch):
     assert BatchJob("7").notice == 60.0 and BatchJob("7").restart == 0
     monkeypatch.setenv("PARALLAX_JOB", "7")
