@@ -50,10 +50,10 @@ def main(
         process runs it or has taken it over, 76 when it was complete already, 77 when the disk is
         full and the reason can be written nowhere.
     """
-    stop_on_signals()
-    if lifeline:
-        stop_without_parent(int(lifeline), parent)
     try:
+        stop_on_signals()
+        if lifeline:
+            stop_without_parent(int(lifeline), parent)
         with lock.RunLock.acquire(path) as lease:
             return _run_locked(lease, log)
     except KeyboardInterrupt:

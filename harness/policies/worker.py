@@ -5,6 +5,7 @@ number of threads of the runs, so that results are bit-equal to theirs. A worker
 from stdin and answers with one line of JSON per run, on a stream that nothing else prints to.
 """
 
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -238,8 +239,9 @@ def _query_worker(
         return
     with process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(request)
-        process.stdin.close()
+        # A process that has ended cannot be written to; the runs without an answer report it.
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(request)
         for line in process.stdout:
             answer: WorkerAnswer = json.loads(line)
             waiting.remove(answer["folder"])

@@ -340,6 +340,14 @@ def forked_workers(monkeypatch):
     monkeypatch.setattr("parallax.harness.policies.worker.subprocess", instead)
 
 
+def test_runs_are_named_if_their_process_ends_before_it_reads_the_request(tmp_path):
+    spec = dataclasses.replace(support.spec(), python="/bin/false")
+    options = {"targets": {"a folder": "x" * 2**20}}  # more than a pipe holds
+    assert list(worker.run_action("export", {tmp_path: spec}, options)) == [
+        {"folder": str(tmp_path), "failure": "its process ended with exit code 1"}
+    ]
+
+
 @pytest.mark.usefixtures("forked_workers")
 def test_evaluate_skips_runs_without_a_policy(copy, capsys):
     recorded.complete_run(copy.parents[6])

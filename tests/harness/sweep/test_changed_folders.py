@@ -18,7 +18,7 @@ from parallax.harness.record.lock import EXIT_COMPLETE
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
-from parallax.harness.train.stop_signals import SWEEP_FAILED_SIGNAL
+from parallax.harness.train.stop_signals import EXIT_INTERRUPTED, SWEEP_FAILED_SIGNAL, RunInterrupt
 
 KEYS = [f"ppo-{seed}" for seed in range(4)]
 
@@ -121,6 +121,16 @@ def test_worker_of_a_complete_run_changes_nothing(tmp_path):
     code = [sys.executable, "-m", "parallax.harness.worker", str(folder), ".log-12345678"]
     assert subprocess.run(code).returncode == EXIT_COMPLETE
     assert files(folder) == before
+
+
+@pytest.mark.parametrize("step", ["stop_on_signals", "stop_without_parent"])
+def test_run_stopped_before_it_has_its_lock_is_interrupted(tmp_path, monkeypatch, step):
+    def stop(*_):
+        raise RunInterrupt("user")
+
+    monkeypatch.setattr(worker, "stop_on_signals", lambda: None)
+    monkeypatch.setattr(worker, step, stop)
+    assert worker.main(tmp_path, None, "0") == EXIT_INTERRUPTED
 
 
 def test_run_without_an_adapter_in_its_record_names_the_reason(tmp_path, monkeypatch):
