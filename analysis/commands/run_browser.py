@@ -19,7 +19,7 @@ import jinja2
 
 from parallax.analysis.commands.common import CommandError, get_analysis_folder, read_results
 from parallax.analysis.data.load import read_runs
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunId
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection, RunId
 from parallax.analysis.escaping import escape_controls
 from parallax.analysis.labels import MISSING, format_number, get_label, get_recipe_label
 from parallax.harness.record.files import UnusableError, escape_unprintable
@@ -132,15 +132,13 @@ class RunLibrary:
                 raise
         self._files: dict[str, Path] = {}
         runs: dict[str, list[BrowsedRun]] = collections.defaultdict(list)
-        known: set[RunId] = set()
+        known = _list_packed_ids(found) if len(found) > 1 else set()
         for part in found:
             for number, item in enumerate(part.folders):
                 study = item.id.cell.study
-                if not part.root.is_file():
-                    known.add(item.id)
-                elif item.id in known:
+                if part.root.is_file() and item.id in known:
                     continue  # packed from the folder of that name
-                elif study not in runs:
+                if part.root.is_file() and study not in runs:
                     self._files[study] = part.root
                 runs[study].append(make_browsed_run(part.root, item, number * part.root.is_file()))
         self.studies = {name: tuple(runs[name]) for name in sorted(runs)}
@@ -181,6 +179,15 @@ class RunLibrary:
         """Return the address of a study's report, or an empty string."""
         address = f"{self.report_prefix}report?{urlencode({'study': study})}"
         return address if self.find_report(study) else ""
+
+
+def _list_packed_ids(found: Sequence[RunCollection]) -> set[RunId]:
+    """Return the identities of runs of folders, as they are, and as `study pack` states them."""
+    from parallax.analysis.data.packed import state_all_settings  # loads pyarrow
+
+    folders = [part for part in found if not part.root.is_file()]
+    forms = (*folders, *map(state_all_settings, folders))
+    return {item.id for part in forms for item in part.folders}
 
 
 def render_index(library: RunLibrary, text: str) -> str:

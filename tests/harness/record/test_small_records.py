@@ -63,7 +63,7 @@ def test_the_first_of_two_distributions_with_one_name_is_imported(monkeypatch):
             self.metadata, self.version = {"Name": "twice"}, version
 
         def read_text(self, name):
-            return {"top_level.txt": "module_of_twice"}.get(name)
+            return "module_of_twice" if name == "top_level.txt" else None
 
     for count in range(2, 6):
         provenance._map_package_owners.cache_clear()
