@@ -8,7 +8,6 @@ checked under the lock, right before anything is changed.
 
 import contextlib
 import dataclasses
-import gc
 import os
 import sys
 from importlib.metadata import EntryPoint
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.interpreter import forbid_imports_from
+from parallax.harness.contract.interpreter import end_process, forbid_imports_from
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.record import lock
 from parallax.harness.record.completeness import RunReading
@@ -112,6 +111,4 @@ def _prepare_and_execute(folder: RunFolder, reading: RunReading) -> str:
 
 
 if __name__ == "__main__":
-    exit_code = main(Path(sys.argv[1]), *sys.argv[2:4], parent=os.getppid())
-    gc.freeze()  # Python would search all objects of a framework for cycles, which takes a second
-    sys.exit(exit_code)
+    end_process(main(Path(sys.argv[1]), *sys.argv[2:4], parent=os.getppid()))

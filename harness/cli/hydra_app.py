@@ -74,7 +74,7 @@ def read_group_option(group: str, name: str) -> Mapping[str, Any]:
     return {"name": name} | own.get(group, {})
 
 
-def run_hydra_app(early_server: ForkServer | None = None) -> None:
+def run_hydra_app(early_server: ForkServer | None) -> None:
     """Compose the configuration from the process' command line, and train its runs.
 
     Args:

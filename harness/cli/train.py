@@ -44,20 +44,25 @@ def run(words: Sequence[str]) -> int:
     shows_frames = os.environ.get("HYDRA_FULL_ERROR", "")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them
     try:
-        with _start_fork_server(words) as server:
+        with _start_fork_server(words, chosen) as server:
             _run_hydra(words, server, shows_frames)
     finally:
         os.environ["HYDRA_FULL_ERROR"] = shows_frames
     return 0
 
 
-def _start_fork_server(words: Sequence[str]) -> contextlib.AbstractContextManager[Any]:
+def _start_fork_server(
+    words: Sequence[str], chosen: Mapping[str, str]
+) -> contextlib.AbstractContextManager[Any]:
     """Start to import the framework of a single run while Hydra composes its configuration.
+
+    Args:
+        words: The command line.
+        chosen: Values of its settings by name.
 
     Returns:
         A context that holds a `ForkServer`, or None if the words do not name what to import.
     """
-    chosen = {name: value for name, _, value in (word.partition("=") for word in words)}
     framework, algorithm = chosen.get("framework"), chosen.get("algorithm")
     if any(word.startswith("-") for word in words) or algorithm not in ALGORITHMS:
         return contextlib.nullcontext()

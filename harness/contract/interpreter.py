@@ -6,6 +6,7 @@ gymnasium, mujoco, pyarrow, pyyaml). It imports this project from its folder, wi
 
 import contextlib
 import functools
+import gc
 import importlib
 import os
 import secrets
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import parallax
 from parallax.harness.contract.adapter import find_adapter_entry_point
@@ -228,6 +230,15 @@ def _read_output(
 
 
 _ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process, without a search of all imported objects for cycles.
+
+    Python makes that search when it ends. With a framework imported, it takes a second.
+    """
+    gc.freeze()
+    sys.exit(code)
 
 
 def import_modules(modules: Iterable[str]) -> None:

@@ -8,7 +8,6 @@ from stdin and answers with one line of JSON per run, on a stream that nothing e
 import contextlib
 import dataclasses
 import functools
-import gc
 import json
 import os
 import subprocess
@@ -26,7 +25,11 @@ from parallax.envs.batched_env import make_batched_env
 from parallax.envs.tasks import TaskError, load_task
 from parallax.harness.contract.events import EvaluationResult
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.interpreter import add_project_to_path, forbid_imports_from
+from parallax.harness.contract.interpreter import (
+    add_project_to_path,
+    end_process,
+    forbid_imports_from,
+)
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.policies.loading import LoadedPolicy, load_policy
 from parallax.harness.policies.video import make_titles, record_video
@@ -251,6 +254,4 @@ def _query_worker(
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    gc.freeze()  # see `parallax.harness.worker`
-    sys.exit(exit_code)
+    end_process(main())

@@ -21,7 +21,7 @@ from typing import IO, Any, Self
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
-from parallax.harness.contract.interpreter import has_other_threads, import_modules
+from parallax.harness.contract.interpreter import end_process, has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.packages import list_changed_modules
 from parallax.harness.contract.probing.protocol import PROBED_SOURCE
@@ -271,6 +271,4 @@ def _write_line(answers: IO[str], line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    exit_code = main(sys.argv[1:])
-    gc.freeze()  # see `parallax.harness.worker`
-    sys.exit(exit_code)
+    end_process(main(sys.argv[1:]))

@@ -107,6 +107,8 @@ def summarize_error(error: object) -> str:
 
 def escape_unprintable(text: str) -> str:
     """Return the text with control characters and other unprintable ones as escapes."""
+    if text.isprintable():  # nearly always, and hundreds of thousands of texts in a study
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )

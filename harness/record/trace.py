@@ -94,7 +94,7 @@ class TraceWriter:
                     self._writer.write_batch(batch)
             self._sink.flush()
         steps, metrics, values = state["steps"], list(state["metrics"]), state["values"]
-        if (steps.dtype, values.dtype) != (np.int64, np.float64) or set(map(type, metrics)) > {str}:
+        if (steps.dtype, values.dtype) != (np.int64, np.float64) or set(map(type, metrics)) - {str}:
             raise ValueError("its trace has values of other types")
         if not steps.shape == values.shape == (len(metrics),):
             raise ValueError("its trace has columns of different lengths")
