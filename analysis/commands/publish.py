@@ -43,7 +43,8 @@ from parallax.analysis.report.publication import (
 from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
 from parallax.analysis.verdicts.endpoints import settle_options
-from parallax.analysis.verdicts.groups import group_runs
+from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
+from parallax.analysis.verdicts.longer_runs import LongerRuns, judge_longer_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.analysis.verdicts.variance_components import CrossedDesign, judge_crossed_designs
@@ -55,7 +56,7 @@ _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
 _REPEATED_OPTIONS = (
     *VERDICT_OPTIONS,
-    *("title", "note", "grid", "readme", "ablation", "crossed", "html"),
+    *("title", "note", "grid", "readme", "ablation", "crossed", "longer", "html"),
 )
 
 
@@ -99,6 +100,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="packed runs of `study=crossed`; the page reports effects of recipes and frameworks",
+    )
+    parser.add_argument(
+        "--longer",
+        type=Path,
+        metavar="FILE",
+        help="packed runs of the same settings with more steps, such as `study=ladder_length`; the "
+        "page reports how far scores still rise",
     )
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
@@ -222,6 +230,9 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     material = judge_study(loaded, settings, options.interval)
     if options.crossed:
         material = dataclasses.replace(material, crossed=_read_crossed(options.crossed, settings))
+    if options.longer:
+        longer = _read_longer(options.longer, settings, material.verdicts.groups)
+        material = dataclasses.replace(material, longer=longer)
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
     place = folder / source.name
@@ -284,6 +295,26 @@ def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, 
     return found
 
 
+def _read_longer(
+    path: Path, settings: VerdictOptions, groups: Sequence[ScoreGroup]
+) -> tuple[LongerRuns, ...]:
+    """Return a study's settings for which a file has longer runs.
+
+    Raises:
+        CommandError: The file has none.
+    """
+    _check_packed_file(path, "--longer=")
+    loaded = common.load_results(path)
+    settled = settle_options(loaded, settings)
+    found = judge_longer_runs(groups, group_runs(loaded, settled), settled)
+    if not found:
+        raise common.CommandError(
+            f"--longer={path}: no run has the settings of the study and more steps, on a task "
+            "whose solved score is known. Pack runs that differ in `steps` only."
+        )
+    return found
+
+
 def _check_packed_file(path: Path, lead: str = "") -> None:
     if path.suffix != PACKED_SUFFIX or not path.is_file():
         raise common.CommandError(
@@ -322,7 +353,7 @@ def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
 
 def _format_publish_command(options: argparse.Namespace, place: Path) -> str:
     shown = argparse.Namespace(**vars(options))
-    for name in ("grid", "readme", "crossed"):
+    for name in ("grid", "readme", "crossed", "longer"):
         path = getattr(options, name)
         setattr(shown, name, None if path is None else hide_machine(path))
     shown.ablation = [hide_machine(path) for path in options.ablation]

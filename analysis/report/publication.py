@@ -247,6 +247,8 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
         )
         crossed = study.material.crossed if number == 0 else ()
         found += alignment_levels.make_level_blocks(one, figures, causes, reached, crossed)
+    if found and study.material.longer:
+        found.append(alignment_levels.make_longer_section(study.material.longer))
     return [*found, *map(alignment_levels.make_crossed_section, study.material.crossed)]
 
 

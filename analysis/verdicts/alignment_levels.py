@@ -272,7 +272,7 @@ def list_level_spreads(
     levels: dict[StudyCell, tuple[LevelTask, str]] = {}
     for group in sorted(groups, key=lambda one: not one.runs):
         place = dataclasses.replace(group.cell, hps="")
-        if group.runs and (level := _get_level(group)) is not None:
+        if group.runs and (level := find_level(group)) is not None:
             levels[place] = _make_task(group), level
         if place in levels and (group.runs or group.failed):
             found[levels[place]].append(group)
@@ -286,7 +286,12 @@ def list_level_spreads(
     )
 
 
-def _get_level(group: ScoreGroup) -> str | None:
+def find_level(group: ScoreGroup) -> str | None:
+    """Return the level of alignment of a group with runs.
+
+    Returns:
+        None for runs with interventions or other replay strategies, and for other levels.
+    """
     spec = group.runs[0].spec
     level, changed = spec.get("alignment"), spec.get("intervention", "none") != "none"
     replay = spec.get("replay") or {}

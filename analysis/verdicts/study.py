@@ -35,6 +35,7 @@ from parallax.analysis.verdicts.groups import (
     group_runs,
     list_cells,
 )
+from parallax.analysis.verdicts.longer_runs import LongerRuns
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
     OmnibusVerdict,
@@ -323,6 +324,7 @@ class StudyResults:
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
+        longer: Runs beside longer ones of the same settings; empty unless these were given.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
         framework_cells: Frameworks with a used or failed run in each setting with a used one, and
@@ -342,6 +344,7 @@ class StudyResults:
     method: str
     levels: tuple[LevelResults, ...] = ()
     crossed: tuple[CrossedDesign, ...] = ()
+    longer: tuple[LongerRuns, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
     variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)

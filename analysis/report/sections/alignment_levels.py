@@ -28,6 +28,7 @@ from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.decomposition import ShareIntervals
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
+from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
@@ -44,6 +45,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     compute_late_rise,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.verdicts.longer_runs import LongerRuns
 from parallax.analysis.verdicts.run_differences import list_remaining_differences
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
@@ -616,6 +618,41 @@ def _describe_unused_tasks(results: LevelResults) -> str:
         f"{format_count(len(left), 'task')} not in the shares, since runs of some levels lack: "
         f"{', '.join(map(_name_task, left))}."
     )
+
+
+def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
+    """Return the scores of runs beside those of longer ones."""
+    rows: list[tuple[Words, ...]] = [
+        (
+            f"{get_label(one.algorithm)} on {one.env}",
+            LEVEL_LABELS[one.level],
+            f"{one.steps[0]:,}",
+            f"{_average(one.scores):.2f} ({_count(one.scores)} runs)",
+            f"{one.steps[1]:,}",
+            f"{_average(one.longer):.2f} ({_count(one.longer)} runs)",
+            _format_rise(one.gain),
+        )
+        for one in longer
+    ]
+    return ReportSection(
+        "Longer runs",
+        (
+            "Are the runs long enough? Scores at their end, and at the end of longer runs of the "
+            "same frameworks with the same hyperparameters.",
+            Grid(("task", "level", "steps", "score", "more steps", "score", "gain"), tuple(rows)),
+            f"Score: mean of the last {LATE_EVALUATIONS} evaluations, averaged over frameworks; 0 "
+            "does nothing, 1 is solved. Gain: 95% t interval over frameworks, uncorrected. "
+            "Schedules, such as that of a learning rate, stretch with the length.",
+        ),
+    )
+
+
+def _average(scores: Mapping[str, FloatArray]) -> float:
+    return float(np.mean([values.mean() for values in scores.values()]))
+
+
+def _count(scores: Mapping[str, FloatArray]) -> int:
+    return sum(map(len, scores.values()))
 
 
 def make_crossed_section(design: CrossedDesign) -> ReportSection:

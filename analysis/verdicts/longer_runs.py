@@ -1,0 +1,92 @@
+"""Comparison of runs with longer ones: whether training was long enough for scores to settle."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.alignment_levels import LATE_EVALUATIONS, find_level
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
+from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.verdicts.options import VerdictOptions
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LongerRuns:
+    """Runs of one task, algorithm and recipe, and longer runs of the same frameworks.
+
+    A score is the mean of a run's last `LATE_EVALUATIONS` evaluations, normalized: 0 does nothing,
+    1 is solved. A run that failed has 0.
+
+    Attributes:
+        level: Level of alignment of both.
+        steps: Environment steps of the runs and of the longer ones.
+        scores: Scores of the runs by framework, float64[n].
+        longer: Scores of the longer runs by framework, float64[n].
+        gain: Mean of the longer runs minus that of the others, averaged over frameworks, with a t
+            interval over frameworks.
+    """
+
+    algorithm: str
+    env: str
+    level: str
+    steps: tuple[int, int]
+    scores: dict[str, FloatArray]
+    longer: dict[str, FloatArray]
+    gain: ConfidenceInterval
+
+
+def judge_longer_runs(
+    groups: Sequence[ScoreGroup], longer: Sequence[ScoreGroup], options: VerdictOptions
+) -> tuple[LongerRuns, ...]:
+    """Compare the runs of each setting at one level of alignment with longer ones.
+
+    The number of steps is all that may differ in the settings. Tasks without a known solved score
+    and frameworks without longer runs are left out.
+    """
+    found: dict[tuple[object, ...], list[tuple[ScoreGroup, ScoreGroup]]] = {}
+    by_setting = {_describe_setting(group): group for group in groups if group.runs}
+    for group in sorted(longer, key=lambda one: one.key):
+        own = by_setting.get(_describe_setting(group)) if group.runs else None
+        if own is None or find_level(own) is None or find_level(group) is None:
+            continue
+        if _count_steps(own) < _count_steps(group):
+            key = (*_describe_setting(own)[1:], _count_steps(own), _count_steps(group))
+            found.setdefault(key, []).append((own, group))
+    judged = (_judge_pairs(pairs, options) for pairs in found.values())
+    return tuple(one for one in judged if one is not None)
+
+
+def _describe_setting(group: ScoreGroup) -> tuple[str, ...]:
+    cell = group.cell
+    parts = (part for part in cell.variant.split(",") if not part.startswith("steps="))
+    return (group.framework, cell.algorithm, cell.env, cell.hps, *parts)
+
+
+def _count_steps(group: ScoreGroup) -> int:
+    return int(group.runs[0].spec["steps"])
+
+
+def _judge_pairs(
+    pairs: Sequence[tuple[ScoreGroup, ScoreGroup]], options: VerdictOptions
+) -> LongerRuns | None:
+    own, longer = pairs[0]
+    scale = find_solved_scale(own.cell, options)
+    if scale is None:
+        return None
+    before = {one.framework: _score_late(one, scale) for one, _ in pairs}
+    after = {one.framework: _score_late(one, scale) for _, one in pairs}
+    gains = [float(np.mean(after[name]) - np.mean(before[name])) for name in before]
+    steps = _count_steps(own), _count_steps(longer)
+    cell = own.cell
+    level = find_level(own) or ""
+    return LongerRuns(
+        cell.algorithm, cell.env, level, steps, before, after, compute_interval(gains)
+    )
+
+
+def _score_late(group: ScoreGroup, scale: ScoreScale) -> FloatArray:
+    late = [average_episodes(run)[-LATE_EVALUATIONS:].mean() for run in group.runs]
+    return np.append(scale.normalize(np.array(late)), np.zeros(group.failed))
