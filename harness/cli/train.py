@@ -35,8 +35,9 @@ def run(words: Sequence[str]) -> int:
     Returns:
         0 when all runs are complete, 1 when some are not, 2 for bad input or none, 130 for Ctrl-C.
     """
-    chosen = dict(word.partition("=")[::2] for word in words if word not in ("-h", "--help"))
-    is_help = len(chosen) < len(words) and chosen.keys() <= {"algorithm", "hps"}
+    settings = [word for word in words if word not in ("-h", "--help")]
+    chosen = dict(word.partition("=")[::2] for word in settings)
+    is_help = len(settings) < len(words) and chosen.keys() <= {"algorithm", "hps"}
     if (not words or is_help) and (text := format_train_help(chosen)):
         print(text)
         # Without arguments, nothing is trained: the default run takes hours.

@@ -137,6 +137,12 @@ def test_help_of_train_explains_every_setting_and_study(capsys):
             assert re.search(r" {2}\S", row[20:]) or re.match(r" {28}\S", after), row
 
 
+def test_a_repeated_setting_is_no_request_for_help():
+    result = forked.run("parallax", "train", "algorithm=ppo", "algorithm=dqn")
+    assert "algorithm=dqn of framework=sb3 supports discrete actions" in result.stderr
+    assert result.stdout == "" and result.returncode == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
