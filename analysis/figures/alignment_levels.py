@@ -73,7 +73,8 @@ def _make_level_figure_spec(results: LevelResults, name: str) -> FigureSpec:
         caption += (
             " Bottom: what explains the variance of scores at own hyperparameters, with 95% "
             "bootstrap intervals; estimates can be below 0. Other differences are those between "
-            "frameworks at equal hyperparameters; the rest includes initial weights."
+            "frameworks at equal hyperparameters. They consist of the known update code and of "
+            "all else, such as initial weights."
         )
     cells = tuple(sorted({spread.cell for spread in results.spreads}))
     title = "Scores of each framework at three levels of alignment"
@@ -97,7 +98,7 @@ def draw_level_figure(results: LevelResults) -> Figure:
         _set_score_axis(axis, results, len(rows))
         axis.set_title(LEVEL_LABELS[level], loc="left", fontweight="bold")
         if column == len(levels) // 2:
-            axis.set_xlabel(f"score: {results.endpoint.partition(' (')[0]}")
+            axis.set_xlabel(f"normalized score: {results.endpoint.partition(' (')[0]}")
         for row, (task, found) in enumerate(rows.items()):
             if not column:
                 _name_task(axis, row, task, names / (width - _GAP))
@@ -234,7 +235,9 @@ def _draw_shares(figure: Figure, found: LevelDecomposition, height: float) -> No
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axis.axvline(0, color="0.2", linewidth=0.8)
     axis.grid(axis="y", visible=False)
-    axis.set_title("Variance of scores at own hyperparameters", loc="left", fontweight="bold")
+    axis.set_title(
+        "Shares of the variance of scores at own hyperparameters", loc="left", fontweight="bold"
+    )
 
 
 def list_share_rows(found: LevelDecomposition) -> list[tuple[str, float, float, float]]:

@@ -27,8 +27,8 @@ REACHED_NAME = "reached"
 _WIDTH, _PANEL = 6.4, 0.95  # inches
 _APART = 0.012  # of the axis, between curves of the same share
 _HOW_RUNS_COUNT = (
-    "Runs that do not get there count to their end. Dotted: with failed runs, which count as never "
-    "there; the other lines are of complete runs. Curves of equal height are drawn slightly apart."
+    "Runs that do not get there are censored at their last step. Dotted: with failed runs, which "
+    "count as never there; other lines are of complete runs. Equal curves are drawn slightly apart."
 )
 
 

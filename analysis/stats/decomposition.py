@@ -67,17 +67,24 @@ class ShareIntervals:
         low: Lower bounds, float64[4], in the order of `SHARE_NAMES`.
         equal: Share that remains between frameworks at equal hyperparameters (code and residual):
             estimate, lower and upper bound.
+        excess: Share of hyperparameters minus `equal`: estimate, lower and upper bound.
     """
 
     shares: VarianceShares
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     equal: tuple[float, float, float] = (math.nan, math.nan, math.nan)
+    excess: tuple[float, float, float] = (math.nan, math.nan, math.nan)
 
     @property
     def own(self) -> tuple[float, float, float]:
         """Share of hyperparameters: estimate, lower and upper bound."""
         return self.shares.hyperparameters, float(self.low[0]), float(self.high[0])
+
+    @property
+    def code(self) -> tuple[float, float, float]:
+        """Share of code: estimate, lower and upper bound."""
+        return self.shares.code, float(self.low[1]), float(self.high[1])
 
 
 def estimate_framework_variance(scores: Scores) -> FrameworkVariance:
@@ -172,13 +179,14 @@ def decompose_spread(
         ]
     )
     low, high = _compute_basic_interval(estimate.array, world.array, draws, confidence)
-    left, left_world, left_draws = (
-        values[..., [1, 2]].sum(axis=-1, keepdims=True)
-        for values in (estimate.array, world.array, draws)
-    )
-    ends = _compute_basic_interval(left, left_world, left_draws, confidence)
-    equal = (float(left[0]), float(ends[0][0]), float(ends[1][0]))
-    return ShareIntervals(estimate, low, high, equal)
+
+    def combine(weights: Sequence[float]) -> tuple[float, float, float]:
+        """Return a sum of weighted shares, with its interval."""
+        values = [array @ np.array(weights) for array in (estimate.array, world.array, draws)]
+        ends = _compute_basic_interval(*(one[..., None] for one in values), confidence)
+        return float(values[0]), float(ends[0][0]), float(ends[1][0])
+
+    return ShareIntervals(estimate, low, high, combine([0, 1, 1, 0]), combine([1, -1, -1, 0]))
 
 
 def compute_spread_interval(
@@ -219,6 +227,33 @@ def compute_framework_p(
         rng=generator,
     )
     return float(result.pvalue)
+
+
+def compute_paired_framework_p(
+    scores: NDArray[np.float64], generator: np.random.Generator, permutations: int = 4999
+) -> float:
+    """Compute the p-value of "all frameworks score alike", with runs permuted within each seed.
+
+    Runs of a seed share the initial states of evaluations, and with them part of their scores. Each
+    permutation leaves sums of squares of seeds and of all scores as they are, so that the variance
+    of the frameworks' means orders permutations as the F statistic of frameworks and seeds does.
+
+    Args:
+        scores: float64[seeds, frameworks], at least two of each.
+        generator: Source of the permutations.
+        permutations: Their number.
+
+    Returns:
+        NaN if no seed has different scores.
+    """
+    if not np.ptp(scores, axis=1).any():
+        return math.nan
+    tiled = np.broadcast_to(scores, (permutations, *scores.shape))
+    drawn = generator.permuted(tiled, axis=2).mean(axis=1).var(axis=1)
+    observed = scores.mean(axis=0).var()
+    # Equal sums of floats in another order differ by rounding.
+    at_least = np.count_nonzero(drawn >= observed * (1 - 1e-12))
+    return float((at_least + 1) / (permutations + 1))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -343,30 +378,48 @@ class RecipeShares:
         own: Share of differences between frameworks, each with its own recipe.
         equal: Share of differences between frameworks that all have one recipe,
             float64[recipes].
+        low: Lower ends of bootstrap intervals of `equal`, float64[recipes].
         recipes: Share of differences between recipes in one framework, mean over frameworks.
     """
 
     own: float
     equal: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     recipes: float
 
 
-def estimate_recipe_shares(scores: NDArray[np.float64]) -> RecipeShares:
+def estimate_recipe_shares(
+    scores: NDArray[np.float64],
+    generator: np.random.Generator,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+) -> RecipeShares:
     """Estimate the differences that remain between frameworks with the same recipe, per recipe.
 
     Args:
         scores: float64[recipes, frameworks, seeds]; recipe i is that of framework i.
+        generator: Source of the resamples of seeds.
+        confidence: Of the intervals.
+        resamples: Their number.
     """
+    drawn: _DrawnRows = {}
 
-    def estimate_between(groups: NDArray[np.float64]) -> float:
-        return estimate_framework_variance([list(groups)]).between
+    def bootstrap(groups: Sequence[NDArray[np.float64]]) -> _BootstrappedVariance:
+        return _bootstrap_framework_variance([groups], generator, resamples, drawn)
 
-    own = estimate_framework_variance([[scores[i, i] for i in range(len(scores))]])
-    total = own.between + own.within
+    own = bootstrap([scores[i, i] for i in range(len(scores))])
+    equal = [bootstrap(list(row)) for row in scores]
+    shares = [
+        np.stack([getattr(one, name)[..., 0] for one in equal], axis=-1)
+        / getattr(own, name).sum(axis=-1, keepdims=True)
+        for name in ("estimate", "world", "draws")
+    ]
+    low, high = _compute_basic_interval(*shares, confidence)
+    columns = [estimate_framework_variance([list(one)]).between for one in scores.swapaxes(0, 1)]
+    total = own.estimate.sum()
     return RecipeShares(
-        own.between / total,
-        np.array([estimate_between(row) for row in scores]) / total,
-        float(np.mean([estimate_between(column) for column in scores.swapaxes(0, 1)])) / total,
+        float(own.estimate[0] / total), shares[0], low, high, float(np.mean(columns) / total)
     )
 
 

@@ -17,6 +17,7 @@ from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     ShareIntervals,
     compute_framework_p,
+    compute_paired_framework_p,
     compute_spread_interval,
     decompose_spread,
     estimate_framework_variance,
@@ -67,7 +68,8 @@ class LevelSpread:
             without training by the margin of equivalence.
         variance: Variance components; None with fewer than two frameworks of two seeds.
         interval: Bootstrap interval of `spread`; NaN without `variance`.
-        p: p-value of "all frameworks score alike" (permuted F test); NaN without `variance`.
+        p: p-value of "all frameworks score alike" (F test, runs permuted within each seed, or
+            freely if frameworks have no two seeds in common); NaN without `variance`.
     """
 
     task: LevelTask
@@ -112,6 +114,8 @@ class LevelDecomposition:
         alone: Shares of each task by itself, and its part of the variance of all tasks.
         by_algorithm: Shares of the tasks of an algorithm with several, and of all others.
         equal_weights: Shares where every task has the same variance at own hyperparameters.
+        without_most_influential: Shares of the tasks of each algorithm in `by_algorithm` without
+            `most_influential`.
     """
 
     tasks: tuple[LevelTask, ...]
@@ -127,6 +131,23 @@ class LevelDecomposition:
         default_factory=dict
     )
     equal_weights: ShareIntervals | None = None
+    without_most_influential: Mapping[str, ShareIntervals] = dataclasses.field(default_factory=dict)
+
+    @property
+    def most_influential(self) -> str:
+        """Framework without which the share at equal hyperparameters changes most."""
+        changes = {
+            name: abs(one.equal[0] - self.shares.equal[0])
+            for name, one in self.without_framework.items()
+            if not np.isnan(one.equal[0])
+        }
+        return max(changes, key=lambda name: changes[name], default="")
+
+    @property
+    def most_frequent_algorithm(self) -> str:
+        """Algorithm with the most tasks, of those in `by_algorithm`."""
+        counts = collections.Counter(task.algorithm for task in self.tasks)
+        return max(self.by_algorithm, key=lambda one: counts[one])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -348,7 +369,29 @@ def _add_interval(spread: LevelSpread, generator: np.random.Generator) -> LevelS
     if spread.variance is None:
         return spread
     interval = compute_spread_interval([several], generator)
-    return dataclasses.replace(spread, interval=interval, p=compute_framework_p(several, generator))
+    paired = pair_by_seed(spread)
+    if len(paired) >= MIN_SEEDS:
+        p = compute_paired_framework_p(paired, generator)
+    else:
+        p = compute_framework_p(several, generator)
+    return dataclasses.replace(spread, interval=interval, p=p)
+
+
+def pair_by_seed(spread: LevelSpread) -> FloatArray:
+    """Return the scores of seeds that all frameworks with two seeds have.
+
+    Returns:
+        float64[seeds, frameworks]; a failed run has 0.
+    """
+    found: list[dict[int | None, float]] = []
+    for name, scores in spread.scores.items():
+        if len(scores) >= MIN_SEEDS:
+            group = spread.groups[name]
+            seeds = [*group.seeds, *(run.id.seed for run in group.failed_runs)]
+            found.append(dict(zip(seeds, scores.tolist(), strict=False)))
+    common = set.intersection(*map(set, found)) - {None} if found else set()
+    rows = [[one[seed] for one in found] for seed in sorted(common, key=str)]
+    return np.array(rows).reshape(len(rows), len(found))
 
 
 def decompose_levels(
@@ -400,7 +443,7 @@ def decompose_levels(
     own = {task: estimate_framework_variance([list_scores(task, "defaults")]) for task in tasks}
     totals = {task: one.between + one.within for task, one in own.items()}
     units = {task: float(np.sqrt(total)) for task, total in totals.items() if total > 0}
-    return LevelDecomposition(
+    found = LevelDecomposition(
         tuple(tasks),
         tuple(frameworks),
         len(levels) == len(LEVELS),
@@ -419,6 +462,15 @@ def decompose_levels(
         },
         decompose(tasks, units=units) if len(tasks) > 1 else None,
     )
+    if not found.most_influential:
+        return found
+    without = {
+        algorithm: decompose(
+            [task for task in tasks if task.algorithm == algorithm], found.most_influential
+        )
+        for algorithm in found.by_algorithm
+    }
+    return dataclasses.replace(found, without_most_influential=without)
 
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:

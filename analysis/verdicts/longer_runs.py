@@ -37,6 +37,14 @@ class LongerRuns:
     longer: dict[str, FloatArray]
     gain: ConfidenceInterval
 
+    @property
+    def gains(self) -> dict[str, float]:
+        """Mean of the longer runs minus that of the others, by framework."""
+        return {
+            name: float(scores.mean() - self.scores[name].mean())
+            for name, scores in self.longer.items()
+        }
+
 
 def judge_longer_runs(
     groups: Sequence[ScoreGroup], longer: Sequence[ScoreGroup], options: VerdictOptions

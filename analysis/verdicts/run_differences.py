@@ -100,7 +100,7 @@ INTERVENTION_SEPARATOR, NO_INTERVENTION = "+", "none"  # as run.json has them
 
 REFERENCE_FORMS = "lockstep/reference_forms"  # alignment=lockstep, docs/reference/lockstep-pairs.md
 _COMMON_FORMS = "lockstep/common_forms"  # docs/how-to/lockstep.md
-_PATCH_PREFIX = "patch."
+PATCH_PREFIX = "patch."
 FormKey = tuple[str, str]  # algorithm, framework
 # Lockstep training was done without these; with them, equality is not shown.
 _OFF: Mapping[str, tuple[Any, ...]] = {
@@ -182,7 +182,7 @@ def _list_inert(key: FormKey, run: CompletedRun) -> frozenset[str]:
 def _list_applied(run: CompletedRun) -> frozenset[str]:
     """Return the names of a run's interventions without patches, which only set values."""
     names = run.interventions or _split_names(str(run.spec.get("intervention", NO_INTERVENTION)))
-    return frozenset(name for name in names if not name.startswith(_PATCH_PREFIX))
+    return frozenset(name for name in names if not name.startswith(PATCH_PREFIX))
 
 
 def _have_one_action_unit(first: ScoreGroup, second: ScoreGroup) -> bool:

@@ -122,6 +122,7 @@ class CrossedDesign:
         scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved.
         low: Lower ends of their 95% bootstrap intervals over seeds, in the order of the
             attributes of `CrossedVariance`.
+        shares: Shares of remaining differences; None unless each recipe belongs to a framework.
     """
 
     algorithm: str
@@ -132,12 +133,7 @@ class CrossedDesign:
     variance: CrossedVariance
     low: FloatArray
     high: FloatArray
-
-    @property
-    def shares(self) -> RecipeShares | None:
-        """Shares of remaining differences; None unless each recipe belongs to a framework."""
-        same = self.recipes == self.frameworks
-        return estimate_recipe_shares(self.scores) if same else None
+    shares: RecipeShares | None = None
 
 
 def judge_crossed_designs(
@@ -179,9 +175,12 @@ def _judge_design(
             for one in recipes
         ]
     )
-    low, high = _bootstrap_components(scores, np.random.default_rng(options.seed))
+    generator = np.random.default_rng(options.seed)
+    low, high = _bootstrap_components(scores, generator)
     estimate = estimate_crossed_variance(scores)
-    return CrossedDesign(cell.algorithm, cell.env, recipes, frameworks, scores, estimate, low, high)
+    shares = estimate_recipe_shares(scores, generator) if recipes == frameworks else None
+    names = cell.algorithm, cell.env, recipes, frameworks
+    return CrossedDesign(*names, scores, estimate, low, high, shares)
 
 
 def _bootstrap_components(

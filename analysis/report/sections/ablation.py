@@ -313,14 +313,15 @@ def _format_short_explanation(
     cell, verb, parts = one.item.cell, "", []
     for gap in gaps:
         share, previous = effect.shares[gap.other], verb
-        verb, size = ("closes", "gap to") if gap.result.difference > 0 else ("loses", "lead over")
+        is_below = gap.result.difference > 0
+        verb, size = ("closes", "gap to") if is_below else ("loses", "advantage over")
         parts.append(
             f"{verb if verb != previous else ''} {share.share:.0%} [{share.low:.0%}, "
             f"{share.high:.0%}] of its {size} {get_label(gap.other)} "
             f"(n = {format_count(share.n, 'pair')})"
         )
     where = f"{get_label(one.item.framework)}'s {get_label(cell.algorithm)} on {cell.env}"
-    return f"{where} {' and '.join(map(str.strip, parts))} when it is changed by"
+    return f"{where} {' and '.join(map(str.strip, parts))} when it is trained with"
 
 
 def list_explanations(

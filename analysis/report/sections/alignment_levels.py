@@ -46,12 +46,12 @@ from parallax.analysis.verdicts.alignment_levels import (
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.longer_runs import LongerRuns
-from parallax.analysis.verdicts.run_differences import list_remaining_differences
+from parallax.analysis.verdicts.run_differences import PATCH_PREFIX, list_remaining_differences
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"
-_LEARNED_SHARE = 0.9  # of the runs of a framework, for it to count as converging on a task
+_MAX_NOT_LEARNED = 0.1  # of a framework's runs, rounded, for it to count as converging on a task
 _MAX_NAMED_TASKS = 2
 _MAX_FINDINGS = 3
 _COMPARED = "exact"
@@ -105,16 +105,18 @@ def describe_shares(results: LevelResults) -> str:
     answer = (
         f"across these {len(found.frameworks)} frameworks, different hyperparameters explain "
         f"{format_share(*own)} of the variance of scores "
-        f"({results.endpoint.partition(' (')[0]}); other differences between frameworks explain "
-        f"{format_share(*left)}"
+        f"({results.endpoint.partition(' (')[0]}), and other differences between frameworks "
+        f"{format_share(*left)}; the rest is between seeds"
     )
     scope, sentence = _describe_scope(results, found), answer[0].upper() + answer[1:]
     if own[1] <= 0 and left[1] <= 0:
         return f"Inconclusive: {answer} ({scope})."
     if own[1] <= 0 or left[1] <= 0:
         shown = "the second is shown" if left[1] > 0 else "the first is shown"
-        return f"{sentence}; only {shown} to be above 0 ({scope})."
-    return f"{sentence} ({scope})."
+        return f"{sentence}. Only {shown} to be above 0 ({scope})."
+    order = " Which of the two is larger is not shown"
+    _, low, high = found.shares.excess
+    return f"{sentence}{f'.{order}' if low <= 0 <= high else ''} ({scope})."
 
 
 def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
@@ -135,14 +137,15 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     """Return at most three findings of at most 30 words, selected by a rule and never by hand.
 
-    They state how far the shares depend on the algorithm, on one framework and on the endpoint. If
-    the study is too small for one, the largest spread at equal hyperparameters replaces it.
+    They state the share of code, and how far the shares depend on one framework and on the
+    endpoint. If the study is too small for one, the largest spread at equal hyperparameters
+    replaces it.
     """
     found = results.decomposition
     texts = []
-    if found and found.by_algorithm:
-        texts.append(_describe_algorithm(found))
-    if found and found.without_framework:
+    if found and found.has_lockstep:
+        texts.append(_describe_code_share(found.shares))
+    if found and found.most_influential:
         texts.append(_describe_sensitivity(found))
     if results.secondary and results.secondary.tasks == (found and found.tasks):
         texts.append(_describe_secondary(results.secondary))
@@ -160,15 +163,12 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     return tuple(texts[:_MAX_FINDINGS])
 
 
-def _describe_algorithm(found: LevelDecomposition) -> str:
-    """Return the shares of the algorithm with the most tasks, and of all others."""
-    counts = collections.Counter(task.algorithm for task in found.tasks)
-    name = max(found.by_algorithm, key=lambda one: counts[one])
-    only, others = found.by_algorithm[name]
+def _describe_code_share(shares: ShareIntervals) -> str:
+    """Return the share of known differences in update code."""
+    shown = "" if shares.code[1] > 0 else ", not shown to be above 0"
     return (
-        f"{get_label(name)}: hyperparameters {format_share(*only.own)}, other differences "
-        f"{_format_left(only)}. Other algorithms: {format_share(*others.own)} and "
-        f"{_format_left(others)}."
+        "The other differences include known ones in the code of an update: "
+        f"{format_share(*shares.code)}{shown}."
     )
 
 
@@ -179,8 +179,8 @@ def _format_left(shares: ShareIntervals) -> str:
 
 def _describe_secondary(found: LevelDecomposition) -> str:
     return (
-        f"By the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, not over all "
-        f"of training, other differences explain {_format_left(found.shares)}."
+        f"If the score is the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, "
+        f"other differences explain {_format_left(found.shares)}."
     )
 
 
@@ -188,12 +188,15 @@ def describe_recipe_dependence(design: CrossedDesign) -> str:
     """Return how far the remaining share depends on the recipe; empty if that is not known."""
     if (found := design.shares) is None:
         return ""
-    shares = dict(zip(design.recipes, found.equal, strict=True))
-    least, most = (choose(shares, key=lambda name: shares[name]) for choose in (min, max))
+    shares = {
+        name: format_share(*values)
+        for name, *values in zip(design.recipes, found.equal, found.low, found.high, strict=True)
+    }
+    least, most = (design.recipes[i] for i in (found.equal.argmin(), found.equal.argmax()))
     return (
         f"{get_label(design.algorithm)} on {design.env}: if one framework's recipe is given to "
-        f"all, other differences explain from {shares[least]:.0%} ({get_label(least)}'s recipe) to "
-        f"{shares[most]:.0%} ({get_label(most)}'s)."
+        f"all, other differences explain from {shares[least]} ({get_label(least)}'s recipe) to "
+        f"{shares[most]} ({get_label(most)}'s)."
     )
 
 
@@ -204,18 +207,20 @@ def _format_spread(spread: LevelSpread) -> str:
 
 def _describe_sensitivity(found: LevelDecomposition) -> str:
     """Return the shares without the framework that changes the remaining share most."""
-    known = {
-        name: one
-        for name, one in found.without_framework.items()
-        if not math.isnan(one.shares.hyperparameters)
-    }
-    name, shares = max(
-        known.items(), key=lambda item: abs(item[1].equal[0] - found.shares.equal[0])
+    name = found.most_influential
+    shares = found.without_framework[name]
+    text = (
+        f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and other "
+        f"differences {_format_left(shares)}"
     )
-    return (
-        f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and "
-        f"other differences {_format_left(shares)}."
-    )
+    if found.by_algorithm:
+        algorithm = found.most_frequent_algorithm
+        with_all, without = (
+            format_share(*one.equal)
+            for one in (found.by_algorithm[algorithm][0], found.without_most_influential[algorithm])
+        )
+        text += f"; in {get_label(algorithm)}, {without} instead of {with_all}"
+    return f"{text}."
 
 
 def _describe_learned(spreads: Sequence[LevelSpread]) -> str:
@@ -256,18 +261,18 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
                     _list_code_differences(algorithm, name, tasks),
                 )
             )
-    heads = ("algorithm", "framework", "tasks learned", "steps to 90%", "CPU time")
+    heads = ("algorithm", "framework", "runs that learned", "steps to 90%", "CPU time")
     return (
-        Grid((*heads, "removed by lockstep"), tuple(rows)),
-        f"Tasks learned: at least {_LEARNED_SHARE:.0%} of the framework's runs learned. Steps to "
-        "90% of the way to solved (median over seeds, as fine as evaluations are apart) and "
-        "CPU time of training without evaluations (mean over runs that recorded it) are relative "
-        "to the median framework, 1.0 is typical; a dash means that more than half of the runs do "
-        "not get there on one of the tasks, or that none of them recorded its CPU time. Tasks "
-        "where half of the frameworks or more have no value are left out. Removed by lockstep: "
-        "known differences in code, which the level of equal update code removes, from its runs or "
-        "else from training in lockstep; that a framework has one does not make it the cause of "
-        "a score.",
+        Grid((*heads, "removed differences"), tuple(rows)),
+        "A task is learned if at most a tenth of the framework's runs, rounded to whole runs, did "
+        "not learn. "
+        "Steps to 90% of the way to solved: median over seeds, as fine as evaluations are apart; a "
+        "dash means that more than half of the runs on a task do not get there. CPU time: training "
+        "without evaluations, mean over runs that recorded it; a dash means that none did. Both "
+        "are divided by the median framework's value, so that 1.0 is typical. Tasks where half of "
+        "the frameworks or more have no value are left out. Removed differences: known differences "
+        "in code, by the interventions that remove them at the level of equal update code. They "
+        "need not change a score.",
     )
 
 
@@ -336,14 +341,12 @@ def _format_ratio(value: float) -> str:
 
 def _count_converged(tasks: Sequence[Mapping[str, LevelSpread]], name: str) -> str:
     tried = [levels[_COMPARED] for levels in tasks if name in levels[_COMPARED].groups]
+    learned = [spread.learned[name] for spread in tried]
+    counts = [spread.groups[name].n + spread.groups[name].failed for spread in tried]
     done = sum(
-        spread.learned[name]
-        >= _LEARNED_SHARE * (spread.groups[name].n + spread.groups[name].failed)
-        for spread in tried
+        n - one <= round(_MAX_NOT_LEARNED * n) for one, n in zip(learned, counts, strict=True)
     )
-    learned = sum(spread.learned[name] for spread in tried)
-    runs = sum(spread.groups[name].n + spread.groups[name].failed for spread in tried)
-    return f"{done} of {len(tried)} ({learned} of {runs} runs)"
+    return f"{sum(learned)} of {sum(counts)} ({done} of {format_count(len(tried), 'task')})"
 
 
 def _list_code_differences(
@@ -392,6 +395,9 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         "Variances are added over tasks: tasks on which frameworks differ much count most. "
         "With equal weights, every task has the same variance at own hyperparameters.",
         _describe_overrides(results),
+        _describe_exact_changes(results),
+        "Frameworks, recipes and implementations count as samples in these formulas (divisors are "
+        "their numbers minus 1), which makes their components larger than those of a fixed set.",
         "Hyperparameters are made equal first: what recipe and code do only together counts as "
         "a remaining difference, and how well recipes suit their own framework counts for "
         "hyperparameters.",
@@ -432,24 +438,63 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
 def _list_recipes(results: LevelResults) -> str:
     """Return the recipe of each task at equal hyperparameters."""
     return "; ".join(
-        f"{describe_recipe(levels[_COMPARED].cell.hps)} for {_name_task(task)}"
+        f"{describe_recipe(levels[_COMPARED].cell.hps)}"
+        f"{_describe_own_values(levels[_COMPARED], levels.get('defaults'))} for {_name_task(task)}"
         for task, levels in results.by_task.items()
         if _COMPARED in levels
     )
 
 
+def _describe_own_values(spread: LevelSpread, defaults: LevelSpread | None) -> str:
+    """Return the values that the study itself sets at a level and not at `defaults`."""
+    set_for_all = _list_overridden(defaults) if defaults else set()
+    values = {
+        f"{name}={run.spec['hyperparameters'][name]}"
+        for group in spread.groups.values()
+        for run in group.runs
+        for name in set(run.spec.get("overridden", ())) - set_for_all
+    }
+    return f" with {', '.join(sorted(values))}" if values else ""
+
+
+def _list_overridden(spread: LevelSpread) -> set[str]:
+    return {
+        str(field)
+        for group in spread.groups.values()
+        for run in group.runs
+        for field in run.spec.get("overridden", ())
+    }
+
+
+def _describe_exact_changes(results: LevelResults) -> str:
+    """Return the changes of code that runs have at equal hyperparameters, not with their own."""
+    found: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
+    for task, levels in results.by_task.items():
+        if _COMPARED in levels and "defaults" in levels:
+            for name, group in levels[_COMPARED].groups.items():
+                before = _read_interventions(levels["defaults"].groups.get(name))
+                found[name, task.algorithm] |= {
+                    one
+                    for one in _read_interventions(group) - before
+                    if not one.startswith(PATCH_PREFIX)
+                }
+    texts = [
+        f"{', '.join(sorted(names))} ({get_label(framework)}'s {get_label(algorithm)})"
+        for (framework, algorithm), names in sorted(found.items())
+        if names
+    ]
+    return (
+        "Equal hyperparameters include changes of code without which a value would have another "
+        f"meaning in a framework, and these count for hyperparameters: {'; '.join(texts)}."
+        if texts
+        else ""
+    )
+
+
 def _describe_overrides(results: LevelResults) -> str:
     """Return the settings at `defaults` that the study sets for all frameworks."""
-    fields = sorted(
-        {
-            str(field)
-            for spread in results.spreads
-            if spread.level == "defaults"
-            for group in spread.groups.values()
-            for run in group.runs
-            for field in run.spec.get("overridden", ())
-        }
-    )
+    own = (spread for spread in results.spreads if spread.level == "defaults")
+    fields = sorted(set().union(*map(_list_overridden, own)))
     also = f", and {', '.join(fields)}" if fields else ""
     return (
         "Own hyperparameters: all but the number of steps, one environment at a time and the "
@@ -536,7 +581,8 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
         Grid((*heads, *also), tuple(rows)),
         f"Scores are the {results.endpoint}. Learned: the final return is above each policy "
         "without training by a margin. Failed runs count as 0. p: F test of equal frameworks, with "
-        "runs permuted between them, corrected by Holm's method over the rows. Rise at the end: "
+        "runs permuted within each seed, since runs of a seed are evaluated from the same states; "
+        "corrected by Holm's method over the rows. Rise at the end: "
         f"mean of the last {LATE_EVALUATIONS} evaluations minus that of the {LATE_EVALUATIONS} "
         "before, on the scale from 0 to 1, with a 95% t interval over seeds; 0 in a flat curve. "
         "Scales:",
@@ -631,6 +677,7 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
             f"{one.steps[1]:,}",
             f"{_average(one.longer):.2f} ({_count(one.longer)} runs)",
             _format_rise(one.gain),
+            _describe_extreme_gains(one),
         )
         for one in longer
     ]
@@ -639,12 +686,19 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
         (
             "Are the runs long enough? Scores at their end, and at the end of longer runs of the "
             "same frameworks with the same hyperparameters.",
-            Grid(("task", "level", "steps", "score", "more steps", "score", "gain"), tuple(rows)),
+            Grid(("task", "level", "steps", "score", "more steps", "score", "gain", "gains"), tuple(rows)),
             f"Score: mean of the last {LATE_EVALUATIONS} evaluations, averaged over frameworks; 0 "
-            "does nothing, 1 is solved. Gain: 95% t interval over frameworks, uncorrected. "
+            "does nothing, 1 is solved. Gain: mean over frameworks with a 95% t interval, "
+            "uncorrected. Gains: the smallest and the largest of a framework. "
             "Schedules, such as that of a learning rate, stretch with the length.",
         ),
     )
+
+
+def _describe_extreme_gains(one: LongerRuns) -> str:
+    gains = one.gains
+    least, most = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
+    return f"{gains[least]:.2f} ({get_label(least)}) to {gains[most]:.2f} ({get_label(most)})"
 
 
 def _average(scores: Mapping[str, FloatArray]) -> float:
@@ -685,8 +739,10 @@ def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
     if (shares := design.shares) is None:
         return ()
     rows: list[tuple[Words, ...]] = [
-        (f"{get_label(recipe)}'s defaults", f"{share:.0%}", f"{shares.own - share:.0%}")
-        for recipe, share in zip(design.recipes, shares.equal, strict=True)
+        (f"{get_label(recipe)}'s defaults", format_share(*share), f"{shares.own - share[0]:.0%}")
+        for recipe, *share in zip(
+            design.recipes, shares.equal, shares.low, shares.high, strict=True
+        )
     ]
     left = shares.equal.mean()
     return (

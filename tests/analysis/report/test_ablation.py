@@ -117,7 +117,7 @@ def test_change_that_removes_a_lead_is_described(target):
     for each, words in ((gap, "closes"), (ahead, "loses")):
         text = ablation._format_short_explanation(one, effect, [each], one.changes[0])
         assert f"CartPole-v1 {words} " in text
-        assert f"of its {'gap to' if words == 'closes' else 'lead over'} CleanRL" in text
+        assert f"of its {'gap to' if words == 'closes' else 'advantage over'} CleanRL" in text
 
 
 def test_inconclusive_or_opposite_effects_are_no_cause(target):
@@ -168,7 +168,7 @@ def test_description_of_a_change_comes_from_its_runs(target):
     assert "`no-grad-clip`, `hidden-sizes-120-84` and" in render([list_explanations([one])])
     assert render([list_explanations([one])]).endswith("with `snu-500`.")
     short = render([list_explanations([one], is_short=True)])
-    assert "corrected" not in short and "when it is changed by" in short and "`snu-500`." in short
+    assert "corrected" not in short and "when it is trained with" in short and "`snu-500`." in short
 
 
 def test_a_file_without_interventions_or_with_the_same_is_refused(

@@ -27,6 +27,7 @@ from parallax.analysis.report.sections.alignment_levels import (
 from parallax.analysis.stats.decomposition import (
     estimate_crossed_variance,
     estimate_framework_variance,
+    estimate_recipe_shares,
 )
 from parallax.analysis.verdicts.alignment_levels import (
     LEVELS,
@@ -67,7 +68,7 @@ def make_results(spreads):
 def test_the_answer_names_what_is_shown():
     text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
     assert text.startswith("Across these 4 frameworks, different hyperparameters explain 7")
-    assert "; other differences between frameworks explain" in text
+    assert ", and other differences between frameworks" in text
     assert text.endswith("(PPO on Task-v0; 0 runs per framework and level of alignment).")
 
 
@@ -149,9 +150,8 @@ def test_findings_state_the_conditions_of_the_shares():
     results = make_results([*spreads, *apart])
     results = dataclasses.replace(results, secondary=results.decomposition)
     first, second, third = list_level_findings(results)
-    only, others = results.decomposition.by_algorithm["ppo"]
-    assert first.startswith(f"PPO: hyperparameters {format_share(*only.own)}, other ")
-    assert f"Other algorithms: {format_share(*others.own)} and " in first
+    code = format_share(*results.decomposition.shares.code)
+    assert first.endswith(f"known ones in the code of an update: {code}.")
     left = results.decomposition.without_framework
     most = max(
         left, key=lambda name: abs(left[name].equal[0] - results.decomposition.shares.equal[0])
@@ -159,7 +159,15 @@ def test_findings_state_the_conditions_of_the_shares():
     assert second.startswith(
         f"Without {most}, hyperparameters explain {format_share(*left[most].own)}"
     )
-    assert third.startswith("By the mean of the last 3 evaluations")
+    only, without = (
+        format_share(*shares.equal)
+        for shares in (
+            results.decomposition.by_algorithm["ppo"][0],
+            results.decomposition.without_most_influential["ppo"],
+        )
+    )
+    assert second.endswith(f"; in PPO, {without} instead of {only}.") and without != only
+    assert third.startswith("If the score is the mean of the last 3 evaluations")
     assert all(len(text.split()) <= 30 for text in (first, second, third))
 
 
@@ -168,18 +176,21 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     cells = np.array([[0.0, 0.1, 0.2], [0.4, 0.6, 0.8], [0.9, 0.9, 0.9]])
     scores = cells[..., None] + np.array([-0.02, 0, 0.02])
     components = estimate_crossed_variance(scores)
+    own = "else" not in names
+    shares = estimate_recipe_shares(scores, np.random.default_rng(0)) if own else None
     design = CrossedDesign(
-        "ppo", "Task-v0", names, ("f0", "f1", "f2"), scores, components, *np.zeros((2, 4))
+        "ppo", "Task-v0", names, ("f0", "f1", "f2"), scores, components, *np.zeros((2, 4)), shares
     )
     text = describe_recipe_dependence(design)
     page = render_markdown(Document("", (make_crossed_section(design),)))
-    if "else" in names:
+    if not own:
         assert text == "" and "equal recipe" not in page
         return
-    shares = design.shares.equal
-    low, high = shares.argmin(), shares.argmax()
-    assert f"{shares[low]:.0%} (f{low}'s recipe) to {shares[high]:.0%} (f" in text
-    assert text.endswith(f"(f{high}'s).") and len(text.split()) <= 30
+    equal = design.shares.equal
+    least, most = equal.argmin(), equal.argmax()
+    words = [format_share(equal[i], shares.low[i], shares.high[i]) for i in (least, most)]
+    assert f"{words[0]} (f{least}'s recipe) to {words[1]} (f" in text
+    assert text.endswith(f"(f{most}'s).") and len(text.split()) <= 30
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
@@ -262,3 +273,42 @@ def test_cpu_times_are_relative_to_a_median_framework_that_has_one(unknown, show
     (table, _) = make_choice_blocks(make_results([spread, make_spread("defaults")]))
     assert [row[3] for row in table.rows] == ["1.0"] * 4
     assert [row[4] for row in table.rows] == list(shown)
+
+
+@pytest.mark.parametrize(("exact", "is_stated"), [(0.142, True), (0.05, False)])
+def test_an_order_of_the_two_shares_that_is_not_shown_is_stated(exact, is_stated):
+    spreads = [make_spread(level) for level in LEVELS]
+    spreads[1] = make_spread("exact", shift=exact)
+    results = make_results(spreads)
+    _, low, high = results.decomposition.shares.excess
+    assert (low <= 0 <= high) == is_stated
+    assert ("Which of the two is larger is not shown" in describe_shares(results)) == is_stated
+
+
+def test_values_and_changes_of_code_at_equal_hyperparameters_are_stated():
+    spreads = [make_spread(level) for level in LEVELS]
+    for number, (overridden, names) in enumerate(
+        [(["steps_per"], {"patch.gamma"}), (["steps_per", "gamma"], {"patch.gamma", "same-clip"})]
+    ):
+        cell = spreads[number].cell
+        spec = {"overridden": overridden, "hyperparameters": {"gamma": 0.9, "steps_per": 8}}
+        run = make_curve_run(cell, "f0", 0, [0], [0], spec=spec, interventions=frozenset(names))
+        group = make_group(cell, "f0", [run])
+        spreads[number] = dataclasses.replace(spreads[number], groups={"f0": group})
+    page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
+    assert "the original papers' values with gamma=0.9 for PPO on Task-v0." in page
+    assert "count for hyperparameters: same-clip (f0's PPO)." in page
+
+
+@pytest.mark.parametrize(
+    ("runs", "learned", "tasks"),
+    [(7, 6, 1), (7, 5, 0), (1, 0, 0), (1, 1, 1), (2, 1, 0), (20, 18, 1)],
+)
+def test_a_task_is_learned_if_one_run_in_ten_or_fewer_did_not_learn(runs, learned, tasks):
+    spread = make_spread("exact", frameworks=1)
+    cell = spread.cell
+    items = [make_curve_run(cell, "f0", seed, [0], [0]) for seed in range(runs)]
+    groups = {"f0": make_group(cell, "f0", items)}
+    spread = dataclasses.replace(spread, groups=groups, learned={"f0": learned})
+    page = render_markdown(Document("", make_choice_blocks(make_results([spread]))))
+    assert f"| {learned} of {runs} ({tasks} of 1 task) " in page

@@ -15,6 +15,7 @@ from parallax.analysis.stats.decomposition import (
     _bootstrap_framework_variance,
     _compute_basic_interval,
     compute_framework_p,
+    compute_paired_framework_p,
     compute_spread_interval,
     compute_variance_shares,
     decompose_spread,
@@ -103,12 +104,47 @@ def test_recipe_shares_are_by_the_recipe_that_all_frameworks_have():
     recipes, codes = np.array([0.0, 4.0, 8.0]), np.array([0.0, 1.0, 2.0])
     cells = recipes[:, None] + codes[None, :]
     cells[2] = 8  # the third recipe makes the code irrelevant
-    found = estimate_recipe_shares(cells[..., None] + noise)
+    found = estimate_recipe_shares(cells[..., None] + noise, np.random.default_rng(0))
     own = np.var(np.diag(cells), ddof=1) - 1 / 3
     assert found.own == pytest.approx(own / (own + 1))
     assert found.equal == pytest.approx(np.array([1 - 1 / 3, 1 - 1 / 3, -1 / 3]) / (own + 1))
     columns = np.var(cells, axis=0, ddof=1) - 1 / 3
     assert found.recipes == pytest.approx(columns.mean() / (own + 1))
+    assert (found.low < found.equal).all() and (found.equal < found.high).all()
+
+
+def test_intervals_of_recipe_shares_cover_the_true_shares():
+    generator = np.random.default_rng(6)
+    cells = np.array([[0.0, 1, 2], [4, 5, 6], [8, 8, 8]])
+    own, between = np.var(np.diag(cells), ddof=1), np.var(cells, axis=1, ddof=1)
+    covered = []
+    for _ in range(100):
+        scores = cells[..., None] + generator.normal(size=(3, 3, 8))
+        found = estimate_recipe_shares(scores, generator, resamples=400)
+        truth = between / (own + 1)
+        covered.append((found.low <= truth) & (truth <= found.high))
+    assert np.mean(covered) > 0.88
+
+
+def test_paired_p_value_is_that_of_permutations_within_seeds():
+    # Of 2 to the power of 3 ways to swap two frameworks in three seeds, two are as far apart.
+    scores = np.array([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]])
+    generator = np.random.default_rng(0)
+    assert compute_paired_framework_p(scores, generator) == pytest.approx(1 / 4, abs=0.03)
+    unpaired = compute_framework_p(list(scores.T), generator)
+    assert unpaired > 0.6  # seeds hide the difference
+    same = np.array([[1.0, 1.0], [2.0, 2.0]])
+    assert np.isnan(compute_paired_framework_p(same, generator))
+
+
+def test_paired_p_values_of_equal_frameworks_are_uniform():
+    generator = np.random.default_rng(1)
+    shared = 3 * generator.normal(size=(200, 6, 1))
+    p = [
+        compute_paired_framework_p(scores, generator, 199)
+        for scores in shared + generator.normal(size=(200, 6, 4))
+    ]
+    assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.1 and 0.42 < np.mean(p) < 0.58
 
 
 def test_too_few_seeds_or_frameworks_are_refused():
@@ -222,6 +258,10 @@ def test_intervals_are_unit_free_and_the_remainder_is_code_and_residual(names):
     scaled = {name: [[9 * g for g in task] for task in found] for name, found in levels.items()}
     again = decompose_spread(scaled, np.random.default_rng(3), resamples=400)
     assert again.low == pytest.approx(found.low) and again.equal == pytest.approx(found.equal)
+    assert found.excess[0] == pytest.approx(shares.hyperparameters - found.equal[0])
+    assert found.excess[1] < found.excess[0] < found.excess[2]
+    # The two shares are negatively correlated: more of one leaves less for the other.
+    assert found.excess[2] - found.excess[1] > found.own[2] - found.own[1]
     half = decompose_spread(levels, np.random.default_rng(3), 0.5, 400)
     assert half.low[0] > found.low[0] and half.equal[2] < found.equal[2]
     one_less = decompose_spread(levels, np.random.default_rng(3), resamples=399)

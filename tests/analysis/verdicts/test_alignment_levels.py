@@ -1,6 +1,7 @@
 """Levels of alignment: spreads by task, and the decomposition over tasks."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -338,3 +339,27 @@ def test_the_second_decomposition_is_of_the_last_three_evaluations():
     assert rescored[0].scores == pytest.approx([300, 310]) and rescored[0].runs == groups[0].runs
     ends = found.decomposition.shares.shares, found.secondary.shares.shares
     assert ends[0] != ends[1] and found.secondary.frameworks == ("a", "b")
+
+
+def test_scores_are_paired_by_the_seeds_that_all_frameworks_have():
+    cell = StudyCell("ladder", "CartPole-v1", "ppo", "original", "alignment=exact")
+    runs = {
+        "a": [make_curve_run(cell, "a", seed, [1], [100.0 + seed]) for seed in (1, 2, 3)],
+        "b": [make_curve_run(cell, "b", seed, [1], [200.0 + seed]) for seed in (3, 1)],
+    }
+    failed = ExcludedRun(RunId(cell, "b", 2), Path("b-2"), "diverged", failed=True)
+    groups = [
+        group_items(cell, "a", runs["a"], OPTIONS),
+        group_items(cell, "b", [*runs["b"], failed], OPTIONS),
+    ]
+    spread = dataclasses.replace(
+        list_level_spreads(make_groups(), OPTIONS)[0],
+        scores={
+            "a": np.array([0.1, 0.2, 0.3]),
+            "b": np.append(groups[1].scores / 1000, 0.0),
+            "c": np.array([0.5]),  # with one seed, a framework does not count
+        },
+        groups={"a": groups[0], "b": groups[1]},
+    )
+    found = alignment_levels.pair_by_seed(spread)
+    assert found == pytest.approx(np.array([[0.1, 0.201], [0.2, 0.0], [0.3, 0.203]]))
