@@ -681,12 +681,13 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
         )
         for one in longer
     ]
+    heads = ("task", "level", "steps", "score")
     return ReportSection(
         "Longer runs",
         (
             "Are the runs long enough? Scores at their end, and at the end of longer runs of the "
             "same frameworks with the same hyperparameters.",
-            Grid(("task", "level", "steps", "score", "more steps", "score", "gain", "gains"), tuple(rows)),
+            Grid((*heads, "more steps", "score", "gain", "gains"), tuple(rows)),
             f"Score: mean of the last {LATE_EVALUATIONS} evaluations, averaged over frameworks; 0 "
             "does nothing, 1 is solved. Gain: mean over frameworks with a 95% t interval, "
             "uncorrected. Gains: the smallest and the largest of a framework. "
