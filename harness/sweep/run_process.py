@@ -37,6 +37,7 @@ from parallax.harness.train.stop_signals import (
     STOP_SIGNALS,
     describe_interruption,
     get_stop_reason,
+    hold_stop_signals,
 )
 
 _LOG_TAIL_BYTES = 4096
@@ -119,16 +120,17 @@ class RunProcess:
                     "parallax.harness.worker",
                     *arguments,
                 ]
-                self._process = fork or subprocess.Popen(
-                    [*command, *map(str, files)],
-                    pass_fds=files,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    # Ctrl-C reaches the sweep only, which then signals its workers, once.
-                    start_new_session=True,
-                )
+                with hold_stop_signals():
+                    self._process = fork or subprocess.Popen(
+                        [*command, *map(str, files)],
+                        pass_fds=files,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env=environment,
+                        # Ctrl-C reaches the sweep only, which then signals its workers, once.
+                        start_new_session=True,
+                    )
         except OSError:
             self._remove_log()
             raise

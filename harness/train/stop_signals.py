@@ -53,6 +53,23 @@ def stop_on_signals() -> None:
     """Let the main thread raise `RunInterrupt` on the signals of users and batch systems."""
     for number in STOP_SIGNALS:
         signal.signal(number, _raise_on_signal)
+    # Those that came before, see `hold_stop_signals`, are delivered now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+@contextlib.contextmanager
+def hold_stop_signals() -> Iterator[None]:
+    """Let processes that this thread starts receive stop signals only in `stop_on_signals`.
+
+    A process inherits ignored signals, and a launcher ignores them once it has been stopped: a
+    signal that it sends to a new process would be lost. A signal that is blocked waits, even if it
+    is ignored.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_without_parent(lifeline: int, parent: int | None = None) -> None:

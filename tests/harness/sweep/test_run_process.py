@@ -29,7 +29,7 @@ from parallax.harness.sweep.forked_process import EXIT_UNKNOWN
 from parallax.harness.sweep.run_process import RunOutcome, RunProcess
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
-from parallax.harness.train.stop_signals import describe_interruption, get_stop_reason
+from parallax.harness.train.stop_signals import STOP_SIGNALS, describe_interruption, get_stop_reason
 
 
 def start(code):
@@ -165,6 +165,7 @@ class Popen:
         if self.error:
             raise self.error
         self.given, self.calls = (command, options), []
+        self.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self.made.append(self)
 
     def send_signal(self, number):
@@ -194,6 +195,7 @@ def test_a_run_is_started_in_its_own_session_with_its_log(
     folder.mkdir()
     process = RunProcess(spec, folder, variables={"A": "1", "OMP_NUM_THREADS": "9"})
     ((command, options),) = [one.given for one in popen]
+    assert popen[0].blocked >= set(STOP_SIGNALS)  # until the run can stop
     (log,) = folder.iterdir()
     files = [] if lifeline is None else [9]
     start = [python or sys.executable, "-m", "parallax.harness.worker", str(folder), log.name]

@@ -1,6 +1,8 @@
 """Signals that stop a run."""
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,6 +15,7 @@ from parallax.harness.train.stop_signals import (
     SWEEP_FAILED_SIGNAL,
     RunInterrupt,
     block_stop_signals,
+    hold_stop_signals,
     stop_launcher_on_signals,
     stop_on_signals,
 )
@@ -62,6 +65,29 @@ def test_another_thread_blocks_no_signals():
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGTERM)] and callable(seen[0])
+
+
+_CHILD = """
+import time
+from parallax.harness.train.stop_signals import RunInterrupt, stop_on_signals
+try:
+    input()
+    stop_on_signals()
+    time.sleep(20)
+except RunInterrupt:
+    print("stopped")
+"""
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signal_of_a_stopped_launcher_waits_until_its_run_can_stop(number):
+    signal.signal(number, signal.SIG_IGN)  # as in a launcher that was stopped
+    with hold_stop_signals():
+        pipe = subprocess.PIPE
+        child = subprocess.Popen([sys.executable, "-c", _CHILD], stdin=pipe, stdout=pipe, text=True)
+    assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    child.send_signal(number)  # before the child has its handlers
+    assert child.communicate("\n", timeout=60)[0] == "stopped\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
