@@ -304,7 +304,7 @@ def test_values_and_changes_of_code_at_equal_hyperparameters_are_stated():
     ("runs", "learned", "tasks"),
     [(7, 6, 1), (7, 5, 0), (1, 0, 0), (1, 1, 1), (2, 1, 0), (20, 18, 1)],
 )
-def test_a_task_is_learned_if_one_run_in_ten_or_fewer_did_not_learn(runs, learned, tasks):
+def test_a_task_is_learned_if_few_runs_did_not_learn(runs, learned, tasks):
     spread = make_spread("exact", frameworks=1)
     cell = spread.cell
     items = [make_curve_run(cell, "f0", seed, [0], [0]) for seed in range(runs)]
