@@ -244,6 +244,7 @@ def train(
 
     from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
     from parallax.harness.contract.fields import SpecError
+    from parallax.harness.contract.interpreter import exclude_current_folder
     from parallax.harness.sweep.sweep import run_sweep
 
     register_config_groups()
@@ -265,8 +266,9 @@ def train(
             except Exception as error:
                 raise SpecError(f"{name} is not an option of `parallax train`.") from error
     OmegaConf.update(config, "results_dir", str(results_dir))
-    spec, folder = spec_from_config(config)
-    (outcome,) = run_sweep([spec], folder, n_jobs=1)
+    with exclude_current_folder():
+        spec, folder = spec_from_config(config)
+        (outcome,) = run_sweep([spec], folder, n_jobs=1)
     if outcome.status not in ("completed", "skipped"):
         raise RuntimeError(f"{outcome.folder}: {outcome.failure or outcome.status}")
     return outcome.folder
@@ -285,9 +287,12 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> "LoadedPolicy":
     Raises:
         ValueError: The run has no policy, or names code that is not trusted.
     """
-    from parallax.harness.policies.loading import load_policy as load
+    from parallax.harness.contract.interpreter import exclude_current_folder
 
-    return load(folder, trust=trust)
+    with exclude_current_folder():
+        from parallax.harness.policies.loading import load_policy as load
+
+        return load(folder, trust=trust)
 
 
 def __getattr__(name: str) -> Any:

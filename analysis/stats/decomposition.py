@@ -183,7 +183,8 @@ def decompose_spread(
     def combine(weights: Sequence[float]) -> tuple[float, float, float]:
         """Return a sum of weighted shares, with its interval."""
         values = [array @ np.array(weights) for array in (estimate.array, world.array, draws)]
-        ends = _compute_basic_interval(*(one[..., None] for one in values), confidence)
+        point, world_point, drawn = (one[..., None] for one in values)
+        ends = _compute_basic_interval(point, world_point, drawn, confidence)
         return float(values[0]), float(ends[0][0]), float(ends[1][0])
 
     return ShareIntervals(estimate, low, high, combine([0, 1, 1, 0]), combine([1, -1, -1, 0]))
@@ -410,16 +411,16 @@ def estimate_recipe_shares(
 
     own = bootstrap([scores[i, i] for i in range(len(scores))])
     equal = [bootstrap(list(row)) for row in scores]
-    shares = [
+    estimate, world, draws = (
         np.stack([getattr(one, name)[..., 0] for one in equal], axis=-1)
         / getattr(own, name).sum(axis=-1, keepdims=True)
         for name in ("estimate", "world", "draws")
-    ]
-    low, high = _compute_basic_interval(*shares, confidence)
+    )
+    low, high = _compute_basic_interval(estimate, world, draws, confidence)
     columns = [estimate_framework_variance([list(one)]).between for one in scores.swapaxes(0, 1)]
     total = own.estimate.sum()
     return RecipeShares(
-        float(own.estimate[0] / total), shares[0], low, high, float(np.mean(columns) / total)
+        float(own.estimate[0] / total), estimate, low, high, float(np.mean(columns) / total)
     )
 
 

@@ -275,6 +275,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # file names can be any bytes
     os.environ["MPLBACKEND"] = "agg"  # figures are files, and other backends may be missing
+    # Libraries start Python, too (glfw when MuJoCo's tasks are imported, multiprocessing), with
+    # `-c`, which would import `ctypes` or another name from the current folder first.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         code = dispatch_command(words)
         sys.stdout.flush()

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,6 +40,7 @@ _FRAMEWORK_CHECK_SECONDS = 120.0
 _ROOT = Path(parallax.__path__[0]).parent
 _STUDY = 5
 """Index of the study's folder among the parents of a run folder."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _LARGEST_FACTOR = 2**64
 _MAX_OUTPUT_BYTES = 1 << 20  # bytes
 _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such as venv/bin/python."
@@ -86,8 +87,21 @@ def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
     paths = list(filter(None, [environment.get("PYTHONPATH")]))
     if not sys.flags.safe_path and {"", here} & set(sys.path):
         paths.append(here)
-    changed = {"PYTHONSAFEPATH": "1"} | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+    changed = {_SAFE_PATH: "1"} | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
     return environment | changed
+
+
+@contextlib.contextmanager
+def exclude_current_folder() -> Iterator[None]:
+    """Keep Pythons that libraries start meanwhile from importing from the current folder."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_SAFE_PATH]
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
 
 
 def forbid_imports_from(folders: Iterable[Path]) -> None:

@@ -19,6 +19,7 @@ import functools
 import logging
 import random
 import struct
+import sys
 import threading
 import types
 import weakref
@@ -47,6 +48,8 @@ TYPES: tuple[type[Any], ...] = (
     *(collections.defaultdict, collections.Counter, types.SimpleNamespace),
 )
 """Types that every `StateWriter` can create; adapters register those of their framework."""
+
+_CONTAINERS = {np.ndarray, *TYPES}
 
 _BASES: dict[str, tuple[type[Any], ...]] = {
     "dict": (dict,),
@@ -202,7 +205,8 @@ class StateWriter:
         self._coded_types: Any = (np.ndarray, *(kind.type for kind in self._kinds))
         self._types = {_format_class_name(kind): kind for kind in (*TYPES, *types)}
         self._done: list[Any] = []
-        self._used: set[int] = set()
+        # A constant is not changed in place: other trainings of this process use it as well.
+        self._used = find_constants()
         self._memory: dict[int, int] = {}
 
     def restore(self, root: Any, state: State, path: str) -> None:
@@ -374,6 +378,23 @@ class StateWriter:
             found = self.write(None if live is _ABSENT else live, state, f"{path}.{name}")
             if found is not live:
                 _set_attribute(target, name, found)
+
+
+def find_constants() -> set[int]:
+    """Return the ids of containers and arrays that belong to loaded modules and their classes.
+
+    Objects often refer to such a constant, as environments do to the `metadata` of their class.
+    """
+    found: set[int] = set()
+    for module_name, module in list(sys.modules.items()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            kind = type(value)
+            if kind in _CONTAINERS:
+                if name.isupper():
+                    found.add(id(value))
+            elif issubclass(kind, type) and vars(value).get("__module__") == module_name:
+                found.update(id(one) for one in vars(value).values() if type(one) in _CONTAINERS)
+    return found
 
 
 def get_attributes(value: Any) -> dict[str, Any]:

@@ -193,11 +193,11 @@ def _execute_runs(
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
         start = functools.partial(RunProcess, fork_servers=fork_servers, variables=variables)
-        futures = [
-            pool.submit(_execute_run, run.spec, folder, stop, start)
-            for folder, run in pending.items()
-        ]
         try:
+            futures = [
+                pool.submit(_execute_run, run.spec, folder, stop, start)
+                for folder, run in pending.items()
+            ]
             for future in as_completed(futures):
                 outcome = future.result()
                 outcomes[outcome.folder] = outcome

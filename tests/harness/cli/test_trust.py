@@ -253,20 +253,38 @@ def test_modules_in_a_run_folder_cannot_be_imported(study, tmp_path, place):
         assert b"came_along" in ended.stdout and not mark.exists()
 
 
-def test_module_of_the_current_folder_does_not_shadow_project_modules(study, tmp_path):
+LOAD_CODE = """
+import os, sys, parallax
+parallax.load_policy(sys.argv[1])
+print("the same as the run's last evaluation", os.environ.get("PYTHONSAFEPATH"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-m", "parallax", "policy", "evaluate"], "the same as the run's last evaluation"),
+        (["-c", LOAD_CODE], "the same as the run's last evaluation None"),
+    ],
+    ids=["command", "load_policy"],
+)
+def test_module_of_the_current_folder_does_not_shadow_project_modules(study, tmp_path, words, line):
     folder, _ = study
     mark, here = tmp_path / "other-mark", folder.parents[6]
-    for name in ("msgspec", "envs", "harness", "analysis"):
+    # glfw, which MuJoCo's tasks import, starts a Python that imports ctypes.
+    for name in ("msgspec", "envs", "harness", "analysis", "ctypes"):
         set_trap(here / f"{name}.py", mark)
+    environment = os.environ | {"PYTHONPATH": str(support.ROOT)}
+    environment.pop("PYTHONSAFEPATH", None)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "parallax", "policy", "evaluate", str(folder)],
+        [sys.executable, "-P", *words, str(folder)],
         cwd=here,
-        env=os.environ | {"PYTHONPATH": str(support.ROOT)},
+        env=environment,
         capture_output=True,
         text=True,
     )
     assert ended.returncode == 0, ended.stderr
-    assert "the same as the run's last evaluation" in ended.stdout and not mark.exists()
+    assert ended.stdout.rstrip().endswith(line) and not mark.exists()
 
 
 @pytest.mark.parametrize(

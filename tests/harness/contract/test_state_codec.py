@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 import random
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -24,6 +25,16 @@ from parallax.harness.contract.state_codec import (
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2
+
+
+LIMITS = np.zeros(2)
+
+
+class Task:
+    metadata: ClassVar = {"fps": 30, "modes": ["rgb"]}
+
+    def __init__(self):
+        self.settings, self.limits = self.metadata, LIMITS
 
 
 class Slotted:
@@ -389,6 +400,14 @@ def test_cyclic_and_shared_references_are_restored_as_one_object():
     shared = []
     twice = StateWriter().write([shared, shared], StateReader().read([[1], [2]]))
     assert twice == [[1], [2]] and twice[0] is shared is not twice[1]
+
+
+def test_constants_of_classes_and_modules_are_not_changed():
+    saved, live = Task(), Task()
+    saved.settings, saved.limits = {"fps": 0, "modes": ["x", "y"]}, np.ones(2)
+    StateWriter().restore(live, StateReader().read(saved), "it")
+    assert live.settings == saved.settings and live.limits.tolist() == [1, 1]
+    assert Task.metadata == {"fps": 30, "modes": ["rgb"]} and LIMITS.tolist() == [0, 0]
 
 
 def test_existing_list_and_tuple_elements_are_reused_by_index():

@@ -142,6 +142,24 @@ def test_an_error_of_a_sweep_stops_its_runs_with_the_reason(monkeypatch, error, 
     assert stops[0].number == number and stops[0].event.is_set() == bool(error)
 
 
+def test_a_signal_while_runs_are_submitted_stops_those_that_have_started(monkeypatch):
+    stops = []
+
+    class Pool(sweep.ThreadPoolExecutor):
+        def submit(self, work, *given):
+            super().submit(work, *given)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "SweepDisplay", Display(None))
+    monkeypatch.setattr(sweep, "ThreadPoolExecutor", Pool)
+    # Without the stop, the run would train to its end and the sweep wait for it.
+    execute = lambda spec, folder, stop, start: stops.append(stop.event.wait(5))  # noqa: E731
+    monkeypatch.setattr(sweep, "_execute_run", execute)
+    with pytest.raises(KeyboardInterrupt):
+        sweep._execute_runs({Path("a"): types.SimpleNamespace(spec=support.spec())}, 3, {}, None)
+    assert stops == [True]
+
+
 def test_outcomes_come_in_the_order_of_the_runs(monkeypatch, tmp_path, capsys):
     specs = [support.spec(seed=seed) for seed in range(3)]
     folders = [spec.folder(tmp_path) for spec in specs]
