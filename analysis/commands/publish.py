@@ -56,7 +56,7 @@ _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
 _REPEATED_OPTIONS = (
     *VERDICT_OPTIONS,
-    *("title", "note", "grid", "readme", "ablation", "crossed", "longer", "html"),
+    *("title", "note", "grid", "readme", "ablation", "crossed", "longer", "control", "html"),
 )
 
 
@@ -107,6 +107,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="packed runs of the same settings with more steps, such as `study=ladder_length`; the "
         "page reports how far scores still rise",
+    )
+    parser.add_argument(
+        "--control",
+        default="",
+        metavar="FRAMEWORKS",
+        help="negative control: frameworks, such as sb3,cleanrl, whose spread the page reports "
+        "where lockstep training shows them to compute the same updates",
     )
     parser.add_argument(
         "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
@@ -247,6 +254,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
         folder=folder.as_posix(),
         causes=_read_ablations(options.ablation, settings, loaded),
         whole=HTML_PAGE_NAME if options.html else "",
+        control=_read_control(options.control, material),
     )
 
 
@@ -313,6 +321,21 @@ def _read_longer(
             "whose solved score is known. Pack runs that differ in `steps` only."
         )
     return found
+
+
+def _read_control(text: str, material: StudyResults) -> tuple[str, ...]:
+    """Return the frameworks of the negative control.
+
+    Raises:
+        CommandError: The study has no runs of one of them, or there is only one.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    known = sorted({group.framework for group in material.verdicts.groups})
+    unknown = [name for name in names if name not in known]
+    if unknown or len(names) == 1:
+        which = f"{unknown[0]} has no runs" if unknown else "a control needs two frameworks"
+        raise common.CommandError(f"--control={text}: {which}. Frameworks: {', '.join(known)}.")
+    return names
 
 
 def _check_packed_file(path: Path, lead: str = "") -> None:

@@ -7,6 +7,7 @@ from code and how much from seeds. It needs runs of the same tasks at `defaults`
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
+from parallax.analysis.verdicts.run_differences import is_same_algorithm
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, ordered by how much is equal between frameworks."""
@@ -377,15 +379,61 @@ def _add_interval(spread: LevelSpread, generator: np.random.Generator) -> LevelS
     return dataclasses.replace(spread, interval=interval, p=p)
 
 
-def pair_by_seed(spread: LevelSpread) -> FloatArray:
-    """Return the scores of seeds that all frameworks with two seeds have.
+@dataclasses.dataclass(frozen=True)
+class NegativeControl:
+    """Spread between frameworks that lockstep training shows to compute the same updates.
+
+    Attributes:
+        seeds: Number of seeds that all of them have.
+        spread: Standard deviation between their expected scores; 0 if none is found.
+        interval: Bootstrap interval of `spread`.
+        p: p-value of "these frameworks score alike", with runs permuted within each seed.
+    """
+
+    task: LevelTask
+    frameworks: tuple[str, ...]
+    seeds: int
+    spread: float
+    interval: tuple[float, float]
+    p: float
+
+
+def judge_negative_controls(
+    results: LevelResults, frameworks: Sequence[str], generator: np.random.Generator
+) -> tuple[NegativeControl, ...]:
+    """Judge the named frameworks on each task where their runs compute the same updates."""
+    found = []
+    for task, levels in results.by_task.items():
+        groups = levels["lockstep"].groups if "lockstep" in levels else {}
+        if len(frameworks) < 2 or not set(frameworks) <= set(groups):
+            continue
+        pairs = itertools.combinations([groups[name] for name in frameworks], 2)
+        scores = pair_by_seed(levels["lockstep"], frameworks)
+        if len(scores) >= MIN_SEEDS and all(is_same_algorithm(*pair) for pair in pairs):
+            variance = estimate_framework_variance([list(scores.T)])
+            found.append(
+                NegativeControl(
+                    task,
+                    tuple(frameworks),
+                    len(scores),
+                    float(np.sqrt(max(variance.between, 0.0))),
+                    compute_spread_interval([list(scores.T)], generator),
+                    compute_paired_framework_p(scores, generator),
+                )
+            )
+    return tuple(found)
+
+
+def pair_by_seed(spread: LevelSpread, frameworks: Sequence[str] = ()) -> FloatArray:
+    """Return the scores of seeds that all frameworks with two seeds have, or those named.
 
     Returns:
         float64[seeds, frameworks]; a failed run has 0.
     """
     found: list[dict[int | None, float]] = []
-    for name, scores in spread.scores.items():
-        if len(scores) >= MIN_SEEDS:
+    for name in frameworks or spread.scores:
+        scores = spread.scores.get(name, np.empty(0))
+        if frameworks or len(scores) >= MIN_SEEDS:
             group = spread.groups[name]
             seeds = [*group.seeds, *(run.id.seed for run in group.failed_runs)]
             found.append(dict(zip(seeds, scores.tolist(), strict=False)))

@@ -40,6 +40,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelResults,
     LevelSpread,
     LevelTask,
+    NegativeControl,
     collect_reaching_times,
     compare_reaching_times,
     compute_late_rise,
@@ -663,6 +664,31 @@ def _describe_unused_tasks(results: LevelResults) -> str:
     return (
         f"{format_count(len(left), 'task')} not in the shares, since runs of some levels lack: "
         f"{', '.join(map(_name_task, left))}."
+    )
+
+
+def make_control_section(controls: Sequence[NegativeControl]) -> ReportSection:
+    """Return the spread between frameworks that compute the same updates."""
+    rows: list[tuple[Words, ...]] = [
+        (
+            _name_task(one.task),
+            ", ".join(map(get_label, one.frameworks)),
+            str(one.seeds),
+            f"{one.spread:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]",
+            format_bare_p_value(one.p),
+        )
+        for one in controls
+    ]
+    return ReportSection(
+        "Negative control",
+        (
+            "At equal update code, lockstep training shows these frameworks to compute the same "
+            "updates. Unless their initial weights or random numbers differ in distribution, their "
+            "spread should be 0.",
+            Grid(("task", "frameworks", "seeds", "spread", "p"), tuple(rows)),
+            "Spread: 95% bootstrap interval over seeds. p: F test with runs permuted within each "
+            "seed, uncorrected.",
+        ),
     )
 
 

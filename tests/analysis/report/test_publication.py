@@ -280,6 +280,8 @@ def test_foreign_page_is_not_overwritten(site, tmp_path, capsys):
         (["mine.parquet", "to", "--grid", "README.md"], "--grid=README.md: it is not valid YAML: "),
         (["mine.parquet", "to", "--grid", "empty.yaml"], "it holds no hydra.sweeper.params"),
         (["mine.parquet", "to", "--crossed", "mine.parquet"], "no task has two seeds of each"),
+        (["mine.parquet", "to", "--control", "sb3,tensorforce"], "tensorforce has no runs. Framew"),
+        (["mine.parquet", "to", "--control", "sb3"], "--control=sb3: a control needs two"),
         (
             ["mine.parquet", "to", "--longer", "mine.parquet"],
             "no run has the settings of the study",
