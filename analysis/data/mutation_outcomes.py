@@ -117,6 +117,8 @@ def read_outcomes(path: Path) -> list[MutationSetting]:
 
 
 def _check_settings(settings: list[MutationSetting]) -> None:
+    if not settings:
+        raise OutcomesError("it has no settings")
     mutants = [mutant for setting in settings for mutant in setting.mutants]
     pairs = sum(len(tests.original) for mutant in mutants for tests in mutant.tests.values())
     if max(len(settings), len(mutants)) > MAX_MUTANTS or pairs > MAX_PAIRS:

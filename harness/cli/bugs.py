@@ -106,6 +106,8 @@ class BugOutcome:
     def __post_init__(self) -> None:
         if self.outcome not in _ORDER:
             raise ValueError(f"outcome={self.outcome!r} must be one of {', '.join(_ORDER)}")
+        if self.outcome in (NAMED, FOUND, FALSE_ALARM) and not self.changed:
+            raise ValueError(f"outcome={self.outcome!r} needs `changed`, the probes that saw it")
 
 
 def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tuple[BugCase, ...]:
@@ -268,12 +270,14 @@ def run(options: argparse.Namespace) -> int:
         load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)
     )
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
-    outcomes = [item for item in outcomes if get_key(item) in chosen]
+    found, outcomes = outcomes, [item for item in outcomes if get_key(item) in chosen]
     table = render_table(outcomes)
-    absent = len(chosen) - len(outcomes)
-    print_lines(
-        [table, *([f"\n{absent} of {len(chosen)} cases have no outcome."] if absent else [])]
-    )
+    absent, others = len(chosen) - len(outcomes), len(found) - len(outcomes)
+    notes = [
+        f"{absent} of {len(chosen)} cases have no outcome." * (absent > 0),
+        f"Outcomes of other bugs or frameworks, not shown: {others}." * (others > 0),
+    ]
+    print_lines([table, *(f"\n{note}" for note in notes if note)])
     if options.markdown:
         text = f"# Outcomes of released bugs\n\n{table}\n"
         write_output_files({options.markdown: text}, [options.markdown])

@@ -59,6 +59,11 @@ class DetectorVerdict:
     seconds: float
     trainings: Count = 0
 
+    def __post_init__(self) -> None:
+        """Refuse impossible costs, whose median would be printed."""
+        if self.seconds < 0 or math.isinf(self.seconds):
+            raise ValueError(f"seconds={self.seconds} must be finite and not negative, or NaN")
+
 
 @dataclasses.dataclass(frozen=True)
 class ExaminedMutant:

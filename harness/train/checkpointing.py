@@ -332,6 +332,8 @@ class CheckpointManager:
                 part.load_state(start.state[name])
             if (step := self._about()["step"]) != start.about["step"]:
                 raise StateMismatchError(f"step {start.about['step']} is that of step {step}")
+        except KeyError as error:
+            raise ResumeError(f"it does not fit (it has no {error})") from error
         except Exception as error:  # a state is data from a file, and may be anything
             raise ResumeError(f"it does not fit ({error})") from error
 

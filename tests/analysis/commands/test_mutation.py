@@ -140,6 +140,7 @@ def test_cells_of_the_paper_are_consistent():
     ("change", "message"),
     [
         (lambda c: c.update(schema=9), "has schema 9"),
+        (lambda c: c.update(settings=[]), "it has no settings. Run parallax mutation test again"),
         (lambda c: c["settings"][0]["mutants"][0]["seeds"].append(2), "of 3 pairs"),
         (lambda c: c["settings"][0].pop("env"), "not what parallax mutation test writes"),
     ],

@@ -164,6 +164,14 @@ def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
     file.write_text('[{"bug": "x"}]')
     with pytest.raises(SpecError, match="no outcome"):
         command.load_outcomes(file)
+    file.write_text(
+        command.outcomes_to_text([dataclasses.replace(missed, bug="of another version")])
+    )
+    main(["bugs", "--answers", str(file), "--bug", "bug.signed-kl"])
+    assert "Outcomes of other bugs or frameworks, not shown: 1." in capsys.readouterr().out
+    file.write_text(json.dumps([dataclasses.asdict(named) | {"changed": []}]))
+    with pytest.raises(SpecError, match="'named' needs `changed`"):
+        command.load_outcomes(file)
 
 
 def test_the_command_lists_bugs_of_every_framework():

@@ -169,7 +169,9 @@ def test_verdicts_that_would_count_twice_are_refused(tmp_path, capsys, change, w
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("change", [{"detector": "other"}, {"step": -1}, {"trainings": -1}])
+@pytest.mark.parametrize(
+    "change", [{"detector": "other"}, {"step": -1}, {"trainings": -1}, {"seconds": -9.9}]
+)
 def test_a_verdict_has_a_known_detector_and_no_count_below_zero(tmp_path, change):
     line = {"mutant": "a/b/1", "detector": PROBES, "found": True, "by": "", "step": 0}
     (tmp_path / "v.jsonl").write_text(json.dumps(line | {"seconds": 1.0} | change))
