@@ -32,6 +32,7 @@ from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
 from parallax.analysis.verdicts.run_differences import is_same_algorithm
+from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, ordered by how much is equal between frameworks."""
@@ -519,6 +520,26 @@ def decompose_levels(
         for algorithm in found.by_algorithm
     }
     return dataclasses.replace(found, without_most_influential=without)
+
+
+def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float, ...]:
+    """Return the share at equal hyperparameters, over all tasks, if one task had other recipes.
+
+    Returns:
+        The share with each recipe of the design; empty if its task is not in the decomposition, or
+        the decomposition has other frameworks than the study.
+    """
+    found = results.decomposition
+    if found is None or list(found.frameworks) != results.frameworks:
+        return ()
+    place = design.algorithm, design.env
+    tasks = [task for task in found.tasks if (task.algorithm, task.env) == place]
+    own = [results.by_task[task]["defaults"].variance for task in found.tasks]
+    total = sum(one.between + one.within for one in own if one)
+    if len(tasks) != 1 or not (before := results.by_task[tasks[0]]["exact"].variance):
+        return ()
+    recipes = (estimate_framework_variance([list(row)]).between for row in design.scores)
+    return tuple(found.shares.equal[0] + (one - before.between) / total for one in recipes)
 
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:

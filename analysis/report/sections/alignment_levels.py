@@ -44,6 +44,7 @@ from parallax.analysis.verdicts.alignment_levels import (
     collect_reaching_times,
     compare_reaching_times,
     compute_late_rise,
+    exchange_recipe,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.longer_runs import LongerRuns
@@ -75,7 +76,7 @@ def make_level_blocks(
 
     Figures follow the answer, causes the findings, `reached` the table for choosing a framework.
     """
-    recipes = tuple(filter(None, map(describe_recipe_dependence, crossed)))
+    recipes = tuple(filter(None, (describe_recipe_dependence(one, results) for one in crossed)))
     return (
         (Strong(describe_shares(results)),),
         *figures,
@@ -185,7 +186,7 @@ def _describe_secondary(found: LevelDecomposition) -> str:
     )
 
 
-def describe_recipe_dependence(design: CrossedDesign) -> str:
+def describe_recipe_dependence(design: CrossedDesign, results: LevelResults) -> str:
     """Return how far the remaining share depends on the recipe; empty if that is not known."""
     if (found := design.shares) is None:
         return ""
@@ -194,10 +195,14 @@ def describe_recipe_dependence(design: CrossedDesign) -> str:
         for name, *values in zip(design.recipes, found.equal, found.low, found.high, strict=True)
     }
     least, most = (design.recipes[i] for i in (found.equal.argmin(), found.equal.argmax()))
+    text = (
+        f"{get_label(design.algorithm)} on {design.env}: with one framework's recipe for all, "
+        f"other differences explain {shares[least]} ({get_label(least)}'s recipe) to "
+        f"{shares[most]} ({get_label(most)}'s)"
+    )
+    totals = exchange_recipe(results, design)
     return (
-        f"{get_label(design.algorithm)} on {design.env}: if one framework's recipe is given to "
-        f"all, other differences explain from {shares[least]} ({get_label(least)}'s recipe) to "
-        f"{shares[most]} ({get_label(most)}'s)."
+        f"{text}; over all rows, {min(totals):.0%} to {max(totals):.0%}." if totals else f"{text}."
     )
 
 

@@ -181,7 +181,8 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     design = CrossedDesign(
         "ppo", "Task-v0", names, ("f0", "f1", "f2"), scores, components, *np.zeros((2, 4)), shares
     )
-    text = describe_recipe_dependence(design)
+    results = make_results([make_spread(level, frameworks=3) for level in LEVELS])
+    text = describe_recipe_dependence(design, results)
     page = render_markdown(Document("", (make_crossed_section(design),)))
     if not own:
         assert text == "" and "equal recipe" not in page
@@ -190,7 +191,17 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     least, most = equal.argmin(), equal.argmax()
     words = [format_share(equal[i], shares.low[i], shares.high[i]) for i in (least, most)]
     assert f"{words[0]} (f{least}'s recipe) to {words[1]} (f" in text
-    assert text.endswith(f"(f{most}'s).") and len(text.split()) <= 30
+    own, equal_before = (results.spreads[place].variance for place in (0, 1))
+    totals = [
+        results.decomposition.shares.equal[0]
+        + (estimate_framework_variance([list(row)]).between - equal_before.between)
+        / (own.between + own.within)
+        for row in scores
+    ]
+    ends = f"; over all rows, {min(totals):.0%} to {max(totals):.0%}."
+    assert text.endswith(f"(f{most}'s){ends}") and len(text.split()) <= 30
+    other = make_results([make_spread(level, frameworks=2) for level in LEVELS[:1]])
+    assert describe_recipe_dependence(design, other) == text.replace(ends, ".")
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 
