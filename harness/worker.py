@@ -9,6 +9,7 @@ checked under the lock, right before anything is changed.
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -45,9 +46,9 @@ def main(
         parent: As for `stop_without_parent`.
 
     Returns:
-        0 when it completed, 1 when it failed, 130 when it was interrupted, 75 when another
-        process runs it or has taken it over, 76 when it was complete already, 77 when the disk is
-        full and the reason can be written nowhere.
+        0 when it completed, 1 when it failed, 128 and the number of the signal when it was
+        interrupted, 75 when another process runs it or has taken it over, 76 when it was complete
+        already, 77 when the disk is full and the reason can be written nowhere.
     """
     try:
         stop_on_signals()
@@ -55,8 +56,8 @@ def main(
             stop_without_parent(int(lifeline), parent)
         with lock.RunLock.acquire(path) as lease:
             return _run_locked(lease, log)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as error:
+        return EXIT_INTERRUPTED + getattr(error, "number", signal.SIGINT)
     except (lock.LockHeldError, lock.LockLostError) as error:
         print(f"Ended: {error}.", file=sys.stderr)
         return lock.EXIT_LOCKED

@@ -91,8 +91,12 @@ def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
     print(escape_unprintable(f"Not read: {text}."), file=sys.stderr)
 
 
-def load_results(results: Path) -> LoadedRuns:
+def load_results(results: Path, *, prints_conflicts: bool = False) -> LoadedRuns:
     """Read runs like `read_results`, and resolve conflicts between them.
+
+    Args:
+        results: Folder, or file of packed runs.
+        prints_conflicts: Whether to print the conflicts, for commands that show them nowhere else.
 
     Raises:
         CommandError: There is no such folder or file, no runs in it, or too many to compare.
@@ -105,6 +109,8 @@ def load_results(results: Path) -> LoadedRuns:
             f"{results}: study {escape_unprintable(study)} has {count:,} implementations, and "
             f"{MAX_IMPLEMENTATIONS} are allowed: name a folder with fewer."
         )
+    for text in loaded.conflicts if prints_conflicts else ():
+        print(f"{results}: {text}.", file=sys.stderr)
     return loaded
 
 

@@ -270,7 +270,10 @@ def _read_ablations(
     for path in paths:
         _check_packed_file(path, "--ablation=")
         own = make_ablation_reports(
-            hide_machine(path).as_posix(), common.load_results(path), settings, study
+            hide_machine(path).as_posix(),
+            common.load_results(path, prints_conflicts=True),
+            settings,
+            study,
         )
         if not own:
             raise common.CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
@@ -292,7 +295,7 @@ def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, 
         CommandError: The file has none that is complete.
     """
     _check_packed_file(path, "--crossed=")
-    loaded = common.load_results(path)
+    loaded = common.load_results(path, prints_conflicts=True)
     settled = settle_options(loaded, settings)
     found = judge_crossed_designs(group_runs(loaded, settled), settled)
     if not found:
@@ -312,7 +315,7 @@ def _read_longer(
         CommandError: The file has none.
     """
     _check_packed_file(path, "--longer=")
-    loaded = common.load_results(path)
+    loaded = common.load_results(path, prints_conflicts=True)
     settled = settle_options(loaded, settings)
     found = judge_longer_runs(groups, group_runs(loaded, settled), settled)
     if not found:

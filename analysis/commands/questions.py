@@ -204,7 +204,7 @@ def _report_staleness(options: argparse.Namespace) -> int:
     Raises:
         CommandError: No run recorded discrepancies, or there is nowhere to write.
     """
-    loaded = common.load_results(options.results)
+    loaded = common.load_results(options.results, prints_conflicts=True)
     found, without = read_staleness(loaded.runs)
     if not found:
         raise common.CommandError(

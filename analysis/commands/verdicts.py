@@ -270,7 +270,8 @@ def run_figures(options: argparse.Namespace) -> int:
     settings = common.make_options(options)
     if options.results is None:
         raise common.CommandError("Give a results folder, or --list for the names of figures.")
-    material = study.judge_study(common.load_results(options.results), settings, options.interval)
+    loaded = common.load_results(options.results, prints_conflicts=True)
+    material = study.judge_study(loaded, settings, options.interval)
     items = _make_figure_specs(material, only, choices)
     output = options.output or common.choose_output_folder(options) / FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]

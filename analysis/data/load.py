@@ -218,18 +218,27 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
 
 
 def _describe_equal_runs(runs: Sequence[CompletedRun]) -> Iterator[str]:
-    """Yield which runs of a framework have the same evaluations under several seeds.
+    """Yield which runs of a framework have the same evaluations or weights under several seeds.
 
-    Two frameworks can have them under one seed, since it decides where episodes start.
+    Two frameworks can have them under one seed, since it decides where episodes start. Equal
+    weights have other evaluations under another seed.
     """
-    found: dict[tuple[str, str], list[CompletedRun]] = collections.defaultdict(list)
+    evaluations: dict[tuple[StudyCell, str, str], list[CompletedRun]]
+    evaluations, weights = collections.defaultdict(list), collections.defaultdict(list)
     for run in runs:
-        found[run.id.framework, hash_evaluations(run)].append(run)
-    for (framework, _), members in found.items():
-        if len(members) > 1:
-            cell, seeds = members[0].id.cell, ", ".join(f"seed={run.id.seed}" for run in members)
+        evaluations[run.id.cell, run.id.framework, hash_evaluations(run)].append(run)
+        if run.weights:
+            weights[run.id.cell, run.id.framework, run.weights].append(run)
+    named: list[list[CompletedRun]] = []
+    for what, found in (("evaluations", evaluations), ("weights", weights)):
+        for (cell, framework, _), members in found.items():
+            if len(members) < 2 or members in named:
+                continue
+            named.append(members)
+            seeds = ", ".join(f"seed={run.id.seed}" for run in members)
             place = "/".join((cell.study, cell.env, cell.algorithm, cell.hps, cell.variant))
-            yield f"{place}: {seeds} of {framework} have equal evaluations; one may be a copy"
+            end = "" if what == "evaluations" else ", or training may ignore the seed"
+            yield f"{place}: {seeds} of {framework} have equal {what}; one may be a copy{end}"
 
 
 def _name_level(run_id: RunId, levels: Mapping[tuple[str, str], set[str]]) -> RunId:

@@ -79,6 +79,7 @@ class CompletedRun:
         imported: Origin of a run that another tool made.
         interventions: Names of all changes that were applied, patches included.
         references: Returns of policies without training that were measured with the run.
+        weights: SHA-256 of the stored policy's weights; empty if run.json has none.
         is_imputed: Whether it takes the place of a failed run, with equal returns throughout.
         final_score: Mean return over the episodes of the last evaluation.
     """
@@ -99,6 +100,7 @@ class CompletedRun:
     imported: ImportSource | None = None
     interventions: frozenset[str] = frozenset()
     references: Mapping[str, ReferenceReturns] = dataclasses.field(default_factory=dict)
+    weights: str = ""
     is_imputed: bool = False
     final_score: float = dataclasses.field(init=False)
 
@@ -160,7 +162,7 @@ class LoadedRuns:
         excluded: The others, ordered by path.
         links: Symbolic links to folders below `root`, which are not followed.
         conflicts: One sentence per place where runs of the same path have different settings, and
-            so got separate variants, or where several runs have equal evaluations.
+            so got separate variants, or where several runs have equal evaluations or weights.
         folders: Used and unused run folders.
         requested: Number of run folders. A seed that was never started has none, unless it is
             pending.
@@ -282,6 +284,7 @@ def make_loaded_run(
         imported=record.imported,
         interventions=frozenset(record.interventions),
         references=record.references,
+        weights=record.weights_sha256 or "",
     )
 
 

@@ -221,7 +221,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
 
     place = options.reference or REFERENCE_FILE
     try:
-        loaded = load_results(place)
+        loaded = load_results(place, prints_conflicts=True)
     except CommandError as error:
         raise SpecError(str(error)) from error
     try:

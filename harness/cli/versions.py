@@ -246,7 +246,7 @@ def load_bug_effects(trainings: Path) -> list["BugEffect"]:
     from parallax.analysis.verdicts.options import VerdictOptions
     from parallax.harness.versions.page import BugEffect
 
-    found = judge_ablations(load_results(trainings), VerdictOptions())
+    found = judge_ablations(load_results(trainings, prints_conflicts=True), VerdictOptions())
     return [
         BugEffect(
             item.framework,

@@ -405,7 +405,7 @@ def _load_study(folder: Path) -> "LoadedRuns":
     from parallax.analysis.commands.common import CommandError, load_results
 
     try:
-        return load_results(folder)
+        return load_results(folder, prints_conflicts=True)
     except CommandError as error:
         raise SpecError(str(error)) from error
 

@@ -120,7 +120,9 @@ class RunProcess:
                     "parallax.harness.worker",
                     *arguments,
                 ]
-                with hold_stop_signals():
+                # A script in place of an interpreter, such as one of conda, would hold them until
+                # its Python has ended.
+                with contextlib.nullcontext() if spec.python else hold_stop_signals():
                     self._process = fork or subprocess.Popen(
                         [*command, *map(str, files)],
                         pass_fds=files,
@@ -179,8 +181,8 @@ class RunProcess:
     def _make_end_status(self, code: int, reading: RunReading) -> dict[str, str]:
         if not self._folder.is_dir():
             failure = f"{self._folder} is gone: it was deleted or moved during the run"
-        elif -code in STOP_SIGNALS or code == EXIT_INTERRUPTED:
-            return describe_interruption(get_stop_reason(-code if code < 0 else signal.SIGTERM))
+        elif (number := -code if code < 0 else code - EXIT_INTERRUPTED) in STOP_SIGNALS:
+            return describe_interruption(get_stop_reason(number))
         elif code == 0:
             failure = f"its process exited with 0, but the run is not complete: {reading.reason}"
         else:

@@ -19,8 +19,8 @@ STOP_REASONS = {
     "time limit": "stopped at the job's time limit",
     "sweep": "stopped because the sweep that started it ended with an error or was killed",
 }
-EXIT_INTERRUPTED = 130
-"""Exit code of a process that was stopped from outside."""
+EXIT_INTERRUPTED = 128
+"""Exit code of a process that was stopped from outside, less the number of the signal."""
 
 SWEEP_FAILED_SIGNAL = signal.SIGUSR1
 """Signals to a run that its sweep was ended by an error, not by the user."""
@@ -42,11 +42,12 @@ class RunInterrupt(KeyboardInterrupt):
 
     Attributes:
         by: A key of `STOP_REASONS`.
+        number: The signal.
     """
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, number: int = signal.SIGINT) -> None:
         super().__init__(STOP_REASONS[by])
-        self.by = by
+        self.by, self.number = by, number
 
 
 def stop_on_signals() -> None:
@@ -212,7 +213,7 @@ class StopRequest:
             return  # Slurm warns every process of a job, and the job warns its run
         if self._wanted is not None or not self._may_wait:
             _raise_on_signal(number, frame)
-        self._wanted = RunInterrupt(get_stop_reason(number))
+        self._wanted = RunInterrupt(get_stop_reason(number), number)
         signal.signal(signal.SIGALRM, lambda *_: self.carry_out())
         signal.setitimer(signal.ITIMER_REAL, compute_grace_seconds(number))
 
@@ -225,7 +226,7 @@ def _ignore_signals() -> None:
 
 def _raise_on_signal(number: int, frame: FrameType | None) -> None:
     _ignore_signals()
-    raise RunInterrupt(get_stop_reason(number))
+    raise RunInterrupt(get_stop_reason(number), number)
 
 
 def describe_interruption(by: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def describe_missing_runs(
         else "Every run folder found is used.",
         Listing(
             tuple(f"{text}." for text in loaded.conflicts),
-            "Compared separately, since they were requested with different settings",
+            "Runs that may not be comparable or independent",
         )
         if loaded.conflicts
         else "",
@@ -318,7 +318,7 @@ def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
 
 
 def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Words]:
-    """Describe runs that are not used, not planned, or requested with different settings."""
+    """Describe runs that are not used, not planned, not comparable or copies."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in count_exclusion_reasons(loaded))
     blocks: list[Words] = [
         f"Not used: {len(loaded.excluded)}: {kinds}." if kinds else "Every run is used."

@@ -8,6 +8,7 @@ from pathlib import Path
 import forked
 import PIL.Image
 import pytest
+import recorded
 from matplotlib.figure import Figure
 
 from parallax.analysis.commands import common, compare
@@ -205,6 +206,24 @@ def test_a_figure_has_a_largest_number_of_settings(results, make_run, monkeypatc
     material = judge_study(common.load_results(results), VerdictOptions())
     (overview, _) = make_overview_figure_specs(material)
     assert isinstance(overview, figure_spec.MissingFigure)
+
+
+@pytest.mark.parametrize(
+    "words", ["compare", "report", "study verdicts", "study plan", "study figures"]
+)
+def test_every_command_names_runs_with_equal_weights(results, make_run, capsys, words):
+    for framework, seed in itertools.product(("sb3", "cleanrl"), range(2)):
+        folder = make_run(framework=framework, seed=seed, score=100 + seed + len(framework))
+        recorded.edit(folder, weights_sha256=framework)
+    options = ["--families", "consistency"] if words == "study figures" else []
+    assert main([*words.split(), str(results), *options]) == 0
+    said = "".join(capsys.readouterr())
+    for framework in ("sb3", "cleanrl"):
+        assert f"seed=0, seed=1 of {framework} have equal weights" in " ".join(said.split())
+    if words == "report":
+        page = (results / "analysis" / "report.html").read_text("utf-8")
+        assert "Runs that may not be comparable or independent" in page
+        assert "have equal weights" in page
 
 
 def test_terminals_show_scores_of_many_implementations(results, make_run, capsys):

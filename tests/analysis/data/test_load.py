@@ -5,6 +5,7 @@ import os
 import shutil
 
 import pytest
+import recorded
 
 from parallax.analysis.data import load
 from parallax.analysis.data.load import _remove_copies, load_runs
@@ -188,6 +189,21 @@ def test_runs_with_equal_evaluations_under_several_names_are_named(results, make
     (sentence,) = loaded.conflicts
     assert loaded.used == 4 and sentence.startswith("demo/Hopper-v5/ppo/original/")
     assert sentence.endswith(": seed=0, seed=2 of sb3 have equal evaluations; one may be a copy")
+
+
+def test_runs_with_equal_weights_under_several_seeds_are_named(results, make_run):
+    for framework, seed, weights in (
+        *(("sb3", 0, "a"), ("sb3", 1, "b"), ("sb3", 2, "a")),
+        *(("cleanrl", 0, "a"), ("cleanrl", 1, None), ("cleanrl", 2, None)),
+        *(("skrl", 0, "d"), ("skrl", 1, "d")),
+    ):
+        score = 7.0 if framework == "skrl" else 10.0 * seed + len(framework)
+        recorded.edit(make_run(framework=framework, seed=seed, score=score), weights_sha256=weights)
+    copies, ignored = load_runs(results).conflicts
+    end = "; one may be a copy"
+    assert copies.endswith(f": seed=0, seed=1 of skrl have equal evaluations{end}")
+    words = f": seed=0, seed=2 of sb3 have equal weights{end}, or training may ignore the seed"
+    assert ignored.endswith(words)
 
 
 def test_copy_with_other_returns_is_named(results, make_run):

@@ -126,11 +126,11 @@ def test_worker_of_a_complete_run_changes_nothing(tmp_path):
 @pytest.mark.parametrize("step", ["stop_on_signals", "stop_without_parent"])
 def test_run_stopped_before_it_has_its_lock_is_interrupted(tmp_path, monkeypatch, step):
     def stop(*_):
-        raise RunInterrupt("user")
+        raise RunInterrupt("sweep", SWEEP_FAILED_SIGNAL)
 
     monkeypatch.setattr(worker, "stop_on_signals", lambda: None)
     monkeypatch.setattr(worker, step, stop)
-    assert worker.main(tmp_path, None, "0") == EXIT_INTERRUPTED
+    assert worker.main(tmp_path, None, "0") == EXIT_INTERRUPTED + SWEEP_FAILED_SIGNAL
 
 
 def test_run_without_an_adapter_in_its_record_names_the_reason(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ def restore_handlers():
 
 
 def test_an_interrupted_process_ends_as_after_ctrl_c():
-    assert EXIT_INTERRUPTED == 128 + signal.SIGINT
+    assert EXIT_INTERRUPTED + RunInterrupt("user").number == 130
 
 
 def test_every_stop_signal_interrupts_the_training():
@@ -38,8 +38,9 @@ def test_every_stop_signal_interrupts_the_training():
     assert {JOB_WARNING_SIGNAL, SWEEP_FAILED_SIGNAL} <= set(STOP_SIGNALS)
     for number in STOP_SIGNALS:
         stop_on_signals()
-        with pytest.raises(RunInterrupt):
+        with pytest.raises(RunInterrupt) as stopped:
             signal.raise_signal(number)
+        assert stopped.value.number == number
         for other in STOP_SIGNALS:  # ignored while the run ends
             signal.raise_signal(other)
 
