@@ -528,7 +528,7 @@ def _describe_rises(results: LevelResults) -> str:
 def _format_rise(rise: ConfidenceInterval) -> str:
     if math.isnan(rise.low):
         return MISSING
-    return f"{rise.mean:.2f} [{rise.low:.2f}, {rise.high:.2f}]"
+    return f"{rise.mean:z.2f} [{rise.low:z.2f}, {rise.high:z.2f}]"
 
 
 def _describe_late_rises(results: LevelResults) -> str:
@@ -730,7 +730,7 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
 def _describe_extreme_gains(one: LongerRuns) -> str:
     gains = one.gains
     least, most = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
-    return f"{gains[least]:.2f} ({get_label(least)}) to {gains[most]:.2f} ({get_label(most)})"
+    return f"{gains[least]:z.2f} ({get_label(least)}) to {gains[most]:z.2f} ({get_label(most)})"
 
 
 def _average(scores: Mapping[str, FloatArray]) -> float:

@@ -54,10 +54,12 @@ def test_shares_on_the_thesis_page_are_those_of_the_ladder():
     for share in (three.shares.own, three.shares.equal):
         value, low, high = (round(100 * one) for one in share)
         assert f"{value}% ({low}% to {high}%)" in page
-    headline = PAGE.read_text().partition("**Different")[2].partition("**")[0]
-    for value, low, high in re.findall(r"(\d+)% \\\[(-?\d+)%, (-?\d+)%\]", headline):
+    headline = PAGE.read_text().partition("**Across these")[2].partition("**")[0]
+    shares = re.findall(r"(\d+)% \\\[(-?\d+)%, (-?\d+)%\]", headline)
+    assert len(shares) == 2
+    for value, low, high in shares:
         assert re.search(rf"{value}% \((95% interval )?{low}% to {high}%\)", page)
-    runs = PAGE.read_text().partition("## Runs at each level")[2]
+    runs = PAGE.read_text().partition("## Runs at each level")[2].partition("\n## ")[0]
     rows = [line for line in runs.splitlines() if "| equal hyperparameters" in line]
     rises = [float(line.split("|")[8].split()[0]) for line in rows]
     assert len(rises) == 7 and f"score {min(rises):.0%} to {max(rises):.0%} of the way" in page
