@@ -63,7 +63,7 @@ class OnceSweeper(Sweeper):
 
         Raises:
             HydraException: A value stands for an endless choice, such as `interval(0,1)`, or no
-                part of the study matches the command line.
+                part of the study has it.
         """
         assert self.config is not None
         runs = self._combine_runs(arguments)
@@ -91,6 +91,8 @@ class OnceSweeper(Sweeper):
         left = [part for one in parts if (part := _restrict_part(one, asked)) is not None]
         if not left:
             raise HydraException(_format_missing_values(parts, asked))
+        if missing := _find_unused_values(left, asked):
+            raise HydraException(_format_missing_values(parts, asked | missing))
         choices = [{**general, **asked, **part}.values() for part in left]
         _check_size(sum(math.prod(map(len, values)) for values in choices), "The sweep")
         runs: list[list[str]] = []
@@ -119,6 +121,13 @@ def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | No
     return picked if all(picked.values()) else None
 
 
+def _find_unused_values(parts: Sequence[ValuesByName], asked: ValuesByName) -> ValuesByName:
+    """Return requested values that no part takes; a part without the name takes all of them."""
+    taken = {name: {v for part in parts for v in part.get(name, asked[name])} for name in asked}
+    unused = {name: [v for v in values if v not in taken[name]] for name, values in asked.items()}
+    return {name: values for name, values in unused.items() if values}
+
+
 def _format_missing_values(parts: Sequence[ValuesByName], asked: ValuesByName) -> str:
     named = sorted({name for part in parts for name in part if name in asked})
     known = [
@@ -128,7 +137,7 @@ def _format_missing_values(parts: Sequence[ValuesByName], asked: ValuesByName) -
     wanted = [f"{name}={_format_values(asked[name], ',')}" for name in named]
     return (
         f"No part of the study has {' '.join(wanted)}. Its parts have {'; '.join(known)}. "
-        "hydra.sweeper.parts=null leaves the parts away."
+        "hydra.sweeper.parts=null drops the parts."
     )
 
 

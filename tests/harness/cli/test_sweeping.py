@@ -128,5 +128,13 @@ def test_values_missing_in_all_parts_are_refused_with_the_known_ones(tmp_path):
         swept(tmp_path, "framework=three", "env=x", parts=PARTS)
     assert str(refused.value) == (
         "No part of the study has env=x framework=three. Its parts have env: x, y, z; "
-        "framework: one, two. hydra.sweeper.parts=null leaves the parts away."
+        "framework: one, two. hydra.sweeper.parts=null drops the parts."
     )
+
+
+def test_a_value_that_no_selected_part_has_is_refused(tmp_path):
+    with pytest.raises(HydraException, match="has env=w framework=two"):
+        swept(tmp_path, "framework=two", "env=x,w", parts=PARTS)
+    # Only the parts of the other framework have it.
+    with pytest.raises(HydraException, match="has framework=two hps=one"):
+        swept(tmp_path, "framework=two", "hps=paper,one", parts=PARTS)
