@@ -189,7 +189,7 @@ def _check_holder(holder: LockOwner, folder: Path, queue: SlurmQueue) -> str | N
         return None
     if queue.answered:
         return f"locked by {holder.describe()}, about whose job Slurm says nothing"
-    return f"locked by {holder.describe()}, about which Slurm was not asked"
+    return f"locked by {holder.describe()}; Slurm was not queried"
 
 
 def _compute_rate(record: RunRecord, beat: Heartbeat | None) -> float | None:

@@ -87,9 +87,9 @@ def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longe
     parts += _render_running([run for run in runs if run.state == "running"], longest)
     parts += _render_reasons([run for run in runs if _has_reason(run)], longest)
     if queue.answered:
-        parts.append(Text(f"Slurm was asked through {', '.join(queue.answered)}.", style="dim"))
+        parts.append(Text(f"Slurm was queried with {', '.join(queue.answered)}.", style="dim"))
     else:
-        parts.append(Text("Slurm was not asked: states are those of the folders.", style="dim"))
+        parts.append(Text("Slurm was not queried: states are those of the folders.", style="dim"))
     return Group(*parts)
 
 

@@ -77,7 +77,7 @@ def test_a_status_has_counts_running_runs_and_reasons():
         "            /r/run5",
         "",
     ]
-    assert lines[20:] == ["Slurm was asked through squeue, sacct."]
+    assert lines[20:] == ["Slurm was queried with squeue, sacct."]
 
 
 def test_runs_beyond_the_longest_list_are_counted():
@@ -89,7 +89,7 @@ def test_runs_beyond_the_longest_list_are_counted():
         "            /r/run1",
         "... and 2 more: --json lists all",
         "",
-        "Slurm was not asked: states are those of the folders.",
+        "Slurm was not queried: states are those of the folders.",
     ]
     assert "more" not in "".join(show(runs, longest=4))
     assert "... and 1 more: --json lists all" in show(runs, longest=3)

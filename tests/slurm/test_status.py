@@ -76,7 +76,7 @@ def test_run_on_another_machine_is_assessed_by_slurm_and_not_by_time(folder):
     lock_run(folder, "another", age=-1e9, job="5_1")
     assert assess_run(folder, said(folder, SlurmJob("5_1", "RUNNING"))).state == "running"
     assert assess_run(folder, said(folder, SlurmJob("5_1", "NODE_FAIL"))).state == "lost"
-    assert "about which Slurm was not asked" in assess_run(folder, None).reason
+    assert "; Slurm was not queried" in assess_run(folder, None).reason
 
 
 def test_locally_locked_run_has_no_job_of_an_earlier_submission(folder):
@@ -149,7 +149,7 @@ def test_implausible_times_are_omitted(folder, started, beat):
 def test_commands_work_without_slurm(complete):
     results = str(complete.results)
     text = complete.python("parallax", "status", results, "--watch")
-    assert "testbed: 1 runs: 1 completed" in text and "Slurm was not asked" in text
+    assert "testbed: 1 runs: 1 completed" in text and "Slurm was not queried" in text
     assert complete.status()["answered"] == []
     assert "Nothing to submit." in complete.python("parallax", "slurm", "resubmit", results)
     assert "No job is queued or running." in complete.python("parallax", "slurm", "cancel", results)
