@@ -44,7 +44,7 @@ from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
-from parallax.analysis.verdicts.longer_runs import LongerRuns, judge_longer_runs
+from parallax.analysis.verdicts.level_checks import LongerRuns, judge_longer_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.analysis.verdicts.variance_components import CrossedDesign, judge_crossed_designs

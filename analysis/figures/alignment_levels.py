@@ -16,9 +16,9 @@ from parallax.analysis.figures.style import (
     SeriesStyle,
     get_framework_styles,
 )
-from parallax.analysis.labels import get_label, make_file_name
+from parallax.analysis.labels import MISSING, get_label, make_file_name
 from parallax.analysis.stats.decomposition import SHARE_NAMES
-from parallax.analysis.stats.intervals import compute_interval
+from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.verdicts.alignment_levels import (
     LevelDecomposition,
     LevelResults,
@@ -261,3 +261,10 @@ def format_share(value: float, low: float, high: float) -> str:
 def name_share(name: str) -> str:
     """Return the name of a share on pages; parts of the other differences say so."""
     return ("of these, " if name in _PARTS else "") + SHARE_LABELS[name]
+
+
+def format_estimate(estimate: ConfidenceInterval) -> str:
+    """Format an estimate on the scale from 0 to 1, with its interval."""
+    if np.isnan(estimate.low):
+        return MISSING
+    return f"{estimate.mean:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"

@@ -36,6 +36,7 @@ from parallax.analysis.report.sections import (
     consistency,
     headline,
     hyperparameters,
+    level_checks,
     overall,
     ranking,
     reproduction,
@@ -47,8 +48,8 @@ from parallax.analysis.report.sections.scores import make_score_tables, score_ta
 from parallax.analysis.report.study_report import list_failed_run_answers, make_verdict_tables
 from parallax.analysis.report.tables import rows_to_csv, table_to_csv
 from parallax.analysis.stats.learning_curves import FINAL
-from parallax.analysis.verdicts.alignment_levels import judge_negative_controls
 from parallax.analysis.verdicts.consistency import PairVerdict
+from parallax.analysis.verdicts.level_checks import judge_negative_controls
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLICATION_PAGE_NAME, TABLES = "README.md", "tables"
@@ -258,10 +259,10 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
         for control in judge_negative_controls(one, study.control, np.random.default_rng(0))
     ]
     if controls:
-        found.append(alignment_levels.make_control_section(controls))
+        found.append(level_checks.make_control_section(controls))
     if found and study.material.longer:
-        found.append(alignment_levels.make_longer_section(study.material.longer))
-    return [*found, *map(alignment_levels.make_crossed_section, study.material.crossed)]
+        found.append(level_checks.make_longer_section(study.material.longer))
+    return [*found, *map(level_checks.make_crossed_section, study.material.crossed)]
 
 
 def _find_figures(study: StudyPublication, *starts: str) -> list[FigureSpec]:

@@ -7,13 +7,12 @@ from code and how much from seeds. It needs runs of the same tasks at `defaults`
 
 import collections
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import group_items
+from parallax.analysis.labels import get_label, group_items
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     ShareIntervals,
@@ -31,8 +30,6 @@ from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
-from parallax.analysis.verdicts.run_differences import is_same_algorithm
-from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, ordered by how much is equal between frameworks."""
@@ -57,6 +54,11 @@ class LevelTask:
     algorithm: str
     env: str
     length: int
+
+    @property
+    def name(self) -> str:
+        """Algorithm and task, as pages name them."""
+        return f"{get_label(self.algorithm)} on {self.env}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -380,51 +382,6 @@ def _add_interval(spread: LevelSpread, generator: np.random.Generator) -> LevelS
     return dataclasses.replace(spread, interval=interval, p=p)
 
 
-@dataclasses.dataclass(frozen=True)
-class NegativeControl:
-    """Spread between frameworks that lockstep training shows to compute the same updates.
-
-    Attributes:
-        seeds: Number of seeds that all of them have.
-        spread: Standard deviation between their expected scores; 0 if none is found.
-        interval: Bootstrap interval of `spread`.
-        p: p-value of "these frameworks score alike", with runs permuted within each seed.
-    """
-
-    task: LevelTask
-    frameworks: tuple[str, ...]
-    seeds: int
-    spread: float
-    interval: tuple[float, float]
-    p: float
-
-
-def judge_negative_controls(
-    results: LevelResults, frameworks: Sequence[str], generator: np.random.Generator
-) -> tuple[NegativeControl, ...]:
-    """Judge the named frameworks on each task where their runs compute the same updates."""
-    found = []
-    for task, levels in results.by_task.items():
-        groups = levels["lockstep"].groups if "lockstep" in levels else {}
-        if len(frameworks) < 2 or not set(frameworks) <= set(groups):
-            continue
-        pairs = itertools.combinations([groups[name] for name in frameworks], 2)
-        scores = pair_by_seed(levels["lockstep"], frameworks)
-        if len(scores) >= MIN_SEEDS and all(is_same_algorithm(*pair) for pair in pairs):
-            variance = estimate_framework_variance([list(scores.T)])
-            found.append(
-                NegativeControl(
-                    task,
-                    tuple(frameworks),
-                    len(scores),
-                    float(np.sqrt(max(variance.between, 0.0))),
-                    compute_spread_interval([list(scores.T)], generator),
-                    compute_paired_framework_p(scores, generator),
-                )
-            )
-    return tuple(found)
-
-
 def pair_by_seed(spread: LevelSpread, frameworks: Sequence[str] = ()) -> FloatArray:
     """Return the scores of seeds that all frameworks with two seeds have, or those named.
 
@@ -520,26 +477,6 @@ def decompose_levels(
         for algorithm in found.by_algorithm
     }
     return dataclasses.replace(found, without_most_influential=without)
-
-
-def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float, ...]:
-    """Return the share at equal hyperparameters, over all tasks, if one task had other recipes.
-
-    Returns:
-        The share with each recipe of the design; empty if its task is not in the decomposition, or
-        the decomposition has other frameworks than the study.
-    """
-    found = results.decomposition
-    if found is None or list(found.frameworks) != results.frameworks:
-        return ()
-    place = design.algorithm, design.env
-    tasks = [task for task in found.tasks if (task.algorithm, task.env) == place]
-    own = [results.by_task[task]["defaults"].variance for task in found.tasks]
-    total = sum(one.between + one.within for one in own if one)
-    if len(tasks) != 1 or not (before := results.by_task[tasks[0]]["exact"].variance):
-        return ()
-    recipes = (estimate_framework_variance([list(row)]).between for row in design.scores)
-    return tuple(found.shares.equal[0] + (one - before.between) / total for one in recipes)
 
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:

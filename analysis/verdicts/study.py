@@ -35,7 +35,7 @@ from parallax.analysis.verdicts.groups import (
     group_runs,
     list_cells,
 )
-from parallax.analysis.verdicts.longer_runs import LongerRuns
+from parallax.analysis.verdicts.level_checks import LongerRuns
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
     OmnibusVerdict,

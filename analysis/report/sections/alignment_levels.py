@@ -9,6 +9,7 @@ import numpy as np
 
 from parallax.analysis.figures.alignment_levels import (
     LEVEL_LABELS,
+    format_estimate,
     format_share,
     list_share_rows,
     name_share,
@@ -24,11 +25,10 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
+from parallax.analysis.report.sections.level_checks import describe_recipe_dependence
 from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.decomposition import ShareIntervals
-from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
-from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import estimate_survival
 from parallax.analysis.verdicts.alignment_levels import (
@@ -39,15 +39,11 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelDecomposition,
     LevelResults,
     LevelSpread,
-    LevelTask,
-    NegativeControl,
     collect_reaching_times,
     compare_reaching_times,
     compute_late_rise,
-    exchange_recipe,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
-from parallax.analysis.verdicts.longer_runs import LongerRuns
 from parallax.analysis.verdicts.run_differences import PATCH_PREFIX, list_remaining_differences
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
@@ -126,7 +122,7 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
     envs = len({task.env for task in found.tasks})
     tasks = f"{len(found.tasks)} pairs of algorithm and task, {envs} tasks"
     if len(found.tasks) <= _MAX_NAMED_TASKS:
-        tasks = " and ".join(map(_name_task, found.tasks))
+        tasks = " and ".join(task.name for task in found.tasks)
     counts = [
         group.n
         for spread in results.spreads
@@ -156,7 +152,7 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
     if known:
         most = max(known, key=lambda spread: spread.spread)
         texts.append(
-            f"At equal hyperparameters, {_name_task(most.task)} has the largest spread: "
+            f"At equal hyperparameters, {most.task.name} has the largest spread: "
             f"{_format_spread(most)}; frameworks "
             f"{'differ' if most.p < _ALPHA else 'are not shown to differ'}."
         )
@@ -183,26 +179,6 @@ def _describe_secondary(found: LevelDecomposition) -> str:
     return (
         f"If the score is the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, "
         f"other differences explain {_format_left(found.shares)}."
-    )
-
-
-def describe_recipe_dependence(design: CrossedDesign, results: LevelResults) -> str:
-    """Return how far the remaining share depends on the recipe; empty if that is not known."""
-    if (found := design.shares) is None:
-        return ""
-    shares = {
-        name: format_share(*values)
-        for name, *values in zip(design.recipes, found.equal, found.low, found.high, strict=True)
-    }
-    least, most = (design.recipes[i] for i in (found.equal.argmin(), found.equal.argmax()))
-    text = (
-        f"{get_label(design.algorithm)} on {design.env}: with one framework's recipe for all, "
-        f"other differences explain {shares[least]} ({get_label(least)}'s recipe) to "
-        f"{shares[most]} ({get_label(most)}'s)"
-    )
-    totals = exchange_recipe(results, design)
-    return (
-        f"{text}; over all rows, {min(totals):.0%} to {max(totals):.0%}." if totals else f"{text}."
     )
 
 
@@ -236,10 +212,6 @@ def _describe_learned(spreads: Sequence[LevelSpread]) -> str:
         f"{learned} of {used} runs at equal hyperparameters learned: they end above doing "
         "nothing, random actions and the untrained policy by a tenth of the way to solved."
     )
-
-
-def _name_task(task: LevelTask) -> str:
-    return f"{get_label(task.algorithm)} on {task.env}"
 
 
 def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
@@ -421,19 +393,19 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         return (limits,)
     heads = tuple(name_share(name) for name, *_ in list_share_rows(found))
     rows: list[tuple[Words, ...]] = [
-        (f"all: {', '.join(map(_name_task, found.tasks))}", *_format_shares(found))
+        (f"all: {', '.join(task.name for task in found.tasks)}", *_format_shares(found))
     ]
     for name, shares in found.without_framework.items():
         rows.append((f"without {get_label(name)}", *_format_shares(found, shares)))
     for task, shares in found.without_task.items():
-        rows.append((f"without {_name_task(task)}", *_format_shares(found, shares)))
+        rows.append((f"without {task.name}", *_format_shares(found, shares)))
     if found.equal_weights:
         rows.append(("all, each with equal weight", *_format_shares(found, found.equal_weights)))
     for algorithm, (only, others) in found.by_algorithm.items():
         rows.append((f"only {get_label(algorithm)}", *_format_shares(found, only)))
         rows.append((f"without {get_label(algorithm)}", *_format_shares(found, others)))
     for task, (shares, part) in found.alone.items() if len(found.tasks) > 1 else ():
-        label = f"only {_name_task(task)} ({part:.0%} of the variance)"
+        label = f"only {task.name} ({part:.0%} of the variance)"
         rows.append((label, *_format_shares(found, shares)))
     if results.secondary and results.secondary.has_lockstep == found.has_lockstep:
         label = f"mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations"
@@ -445,7 +417,7 @@ def _list_recipes(results: LevelResults) -> str:
     """Return the recipe of each task at equal hyperparameters."""
     return "; ".join(
         f"{describe_recipe(levels[_COMPARED].cell.hps)}"
-        f"{_describe_own_values(levels[_COMPARED], levels.get('defaults'))} for {_name_task(task)}"
+        f"{_describe_own_values(levels[_COMPARED], levels.get('defaults'))} for {task.name}"
         for task, levels in results.by_task.items()
         if _COMPARED in levels
     )
@@ -520,21 +492,15 @@ def _describe_rises(results: LevelResults) -> str:
         before, after = levels.get(_COMPARED), levels.get("lockstep")
         if before and after and after.spread > before.spread:
             apart = after.interval[0] > before.interval[1]
-            rises.append(f"{_name_task(task)} (intervals {'do not ' * apart}overlap)")
+            rises.append(f"{task.name} (intervals {'do not ' * apart}overlap)")
     where = f"With equal update code the spread is larger in {', '.join(rises)}"
     return f"{where}; the reason is not known." if rises else ""
-
-
-def _format_rise(rise: ConfidenceInterval) -> str:
-    if math.isnan(rise.low):
-        return MISSING
-    return f"{rise.mean:z.2f} [{rise.low:z.2f}, {rise.high:z.2f}]"
 
 
 def _describe_late_rises(results: LevelResults) -> str:
     """Return the tasks whose curves still rise at the end at equal hyperparameters."""
     rising = [
-        f"{_name_task(task)} ({_format_rise(rise)})"
+        f"{task.name} ({format_estimate(rise)})"
         for task, levels in results.by_task.items()
         if _COMPARED in levels and (rise := compute_late_rise(levels[_COMPARED])).low > 0
     ]
@@ -555,21 +521,21 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     for task, levels in results.by_task.items():
         for level in LEVELS:
             if level not in levels:
-                rows.append((_name_task(task), LEVEL_LABELS[level], "no runs", *[MISSING] * 6))
+                rows.append((task.name, LEVEL_LABELS[level], "no runs", *[MISSING] * 6))
                 continue
             spread = levels[level]
             requested, completed, used = _count_runs(spread)
             low, high = spread.interval
             rows.append(
                 (
-                    _name_task(task),
+                    task.name,
                     LEVEL_LABELS[level],
                     f"{len(spread.scores)} of {len(results.frameworks)}",
                     f"{requested}/{completed}/{used}",
                     f"{sum(spread.learned.values())} of {used}",
                     f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]" if spread.variance else MISSING,
                     format_bare_p_value(tests[task, level]),
-                    _format_rise(compute_late_rise(spread)),
+                    format_estimate(compute_late_rise(spread)),
                     f"{spread.scale.zero:.4g} to {spread.scale.one:.4g}"
                     if spread.scale
                     else MISSING,
@@ -578,7 +544,7 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread", "p")
     also = ("rise at the end", "returns from 0 to 1")
     scales = {
-        f"{_name_task(task)} ({spread.scale.source})": None
+        f"{task.name} ({spread.scale.source})": None
         for task, levels in results.by_task.items()
         for spread in levels.values()
         if spread.scale
@@ -612,7 +578,7 @@ def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:
     corrected = adjust_holm(np.array([test.p for test in tests]))
     rows = tuple(
         (
-            *(_name_task(spread.task), LEVEL_LABELS[spread.level]),
+            *(spread.task.name, LEVEL_LABELS[spread.level]),
             f"{test.reached} of {test.runs}",
             *(format_bare_p_value(p) for p in (test.p, float(holm))),
         )
@@ -648,7 +614,7 @@ def _describe_reaching_order(spread: LevelSpread) -> str:
         f"{get_label(name)} {f'{steps:,.0f}' if math.isfinite(steps) else 'never in half its runs'}"
         for name, steps in sorted(medians.items(), key=lambda item: (item[1], item[0]))
     )
-    return f"{_name_task(spread.task)}, median steps to {REACHED_SHARE:.0%}: {shown}."
+    return f"{spread.task.name}, median steps to {REACHED_SHARE:.0%}: {shown}."
 
 
 def _count_runs(spread: LevelSpread) -> tuple[int, int, int]:
@@ -668,121 +634,5 @@ def _describe_unused_tasks(results: LevelResults) -> str:
         return ""
     return (
         f"{format_count(len(left), 'task')} not in the shares, since runs of some levels lack: "
-        f"{', '.join(map(_name_task, left))}."
-    )
-
-
-def make_control_section(controls: Sequence[NegativeControl]) -> ReportSection:
-    """Return the spread between frameworks that compute the same updates."""
-    rows: list[tuple[Words, ...]] = [
-        (
-            _name_task(one.task),
-            ", ".join(map(get_label, one.frameworks)),
-            str(one.seeds),
-            f"{one.spread:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]",
-            format_bare_p_value(one.p),
-        )
-        for one in controls
-    ]
-    return ReportSection(
-        "Negative control",
-        (
-            "At equal update code, lockstep training shows these frameworks to compute the same "
-            "updates. Unless their initial weights or random numbers differ in distribution, their "
-            "spread should be 0.",
-            Grid(("task", "frameworks", "seeds", "spread", "p"), tuple(rows)),
-            "Spread: 95% bootstrap interval over seeds. p: F test with runs permuted within each "
-            "seed, uncorrected.",
-        ),
-    )
-
-
-def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
-    """Return the scores of runs beside those of longer ones."""
-    rows: list[tuple[Words, ...]] = [
-        (
-            f"{get_label(one.algorithm)} on {one.env}",
-            LEVEL_LABELS[one.level],
-            f"{one.steps[0]:,}",
-            f"{_average(one.scores):.2f} ({_count(one.scores)} runs)",
-            f"{one.steps[1]:,}",
-            f"{_average(one.longer):.2f} ({_count(one.longer)} runs)",
-            _format_rise(one.gain),
-            _describe_extreme_gains(one),
-        )
-        for one in longer
-    ]
-    heads = ("task", "level", "steps", "score")
-    return ReportSection(
-        "Longer runs",
-        (
-            "Are the runs long enough? Scores at their end, and at the end of longer runs of the "
-            "same frameworks with the same hyperparameters.",
-            Grid((*heads, "more steps", "score", "gain", "gains"), tuple(rows)),
-            f"Score: mean of the last {LATE_EVALUATIONS} evaluations, averaged over frameworks; 0 "
-            "does nothing, 1 is solved. Gain: mean over frameworks with a 95% t interval, "
-            "uncorrected. Gains: the smallest and the largest of a framework. "
-            "Schedules, such as that of a learning rate, stretch with the length.",
-        ),
-    )
-
-
-def _describe_extreme_gains(one: LongerRuns) -> str:
-    gains = one.gains
-    least, most = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
-    return f"{gains[least]:z.2f} ({get_label(least)}) to {gains[most]:z.2f} ({get_label(most)})"
-
-
-def _average(scores: Mapping[str, FloatArray]) -> float:
-    return float(np.mean([values.mean() for values in scores.values()]))
-
-
-def _count(scores: Mapping[str, FloatArray]) -> int:
-    return sum(map(len, scores.values()))
-
-
-def make_crossed_section(design: CrossedDesign) -> ReportSection:
-    """Return the mean scores of all recipes in all frameworks, and their variance components."""
-    means = design.scores.mean(axis=2)
-    rows: list[tuple[Words, ...]] = [
-        (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))
-        for recipe, row in zip(design.recipes, means, strict=True)
-    ]
-    variances = dataclasses.asdict(design.variance)
-    total = sum(variances.values())
-    parts: list[tuple[Words, ...]] = [
-        (name, f"{value:.4f}", f"[{low:.4f}, {high:.4f}]", f"{value / total:.0%}")
-        for (name, value), low, high in zip(variances.items(), design.low, design.high, strict=True)
-    ]
-    return ReportSection(
-        f"Recipes crossed with implementations: {get_label(design.algorithm)} on {design.env}",
-        (
-            f"Mean scores over {design.scores.shape[2]} seeds, 0 does nothing, 1 is solved.",
-            Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
-            "Variance components of these scores, with 95% bootstrap intervals over seeds.",
-            Grid(("component", "variance", "interval", "share of the sum"), tuple(parts)),
-            *_make_recipe_blocks(design),
-        ),
-    )
-
-
-def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
-    """Return the remaining differences between frameworks with each recipe, and by step order."""
-    if (shares := design.shares) is None:
-        return ()
-    rows: list[tuple[Words, ...]] = [
-        (f"{get_label(recipe)}'s defaults", format_share(*share), f"{shares.own - share[0]:.0%}")
-        for recipe, *share in zip(
-            design.recipes, shares.equal, shares.low, shares.high, strict=True
-        )
-    ]
-    left = shares.equal.mean()
-    return (
-        "Shares of the variance with own hyperparameters, by the recipe that all frameworks are "
-        "given.",
-        Grid(("equal recipe", "other differences", "hyperparameters"), tuple(rows)),
-        f"Means over recipes: {left:.0%} remain, and hyperparameters explain "
-        f"{shares.own - left:.0%}. In the other order, with the code made equal first, "
-        f"code explains {shares.own - shares.recipes:.0%} and {shares.recipes:.0%} remain for "
-        "hyperparameters.",
+        f"{', '.join(task.name for task in left)}."
     )

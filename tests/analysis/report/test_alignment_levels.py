@@ -17,12 +17,14 @@ from parallax.analysis.figures.alignment_levels import (
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections.alignment_levels import (
-    describe_recipe_dependence,
     describe_shares,
     list_level_findings,
     make_choice_blocks,
-    make_crossed_section,
     make_level_blocks,
+)
+from parallax.analysis.report.sections.level_checks import (
+    describe_recipe_dependence,
+    make_crossed_section,
 )
 from parallax.analysis.stats.decomposition import (
     estimate_crossed_variance,

@@ -9,9 +9,6 @@ from loops import iterate_some
 from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
-from parallax.analysis.report.document import Document
-from parallax.analysis.report.render_markdown import render_markdown
-from parallax.analysis.report.sections.alignment_levels import make_control_section
 from parallax.analysis.stats.decomposition import estimate_framework_variance
 from parallax.analysis.verdicts import alignment_levels
 from parallax.analysis.verdicts.alignment_levels import (
@@ -22,7 +19,6 @@ from parallax.analysis.verdicts.alignment_levels import (
     decompose_levels,
     find_common_frameworks,
     judge_alignment_levels,
-    judge_negative_controls,
     list_level_spreads,
 )
 from parallax.analysis.verdicts.groups import make_group as group_items
@@ -367,30 +363,3 @@ def test_scores_are_paired_by_the_seeds_that_all_frameworks_have():
     )
     found = alignment_levels.pair_by_seed(spread)
     assert found == pytest.approx(np.array([[0.1, 0.201], [0.2, 0.0], [0.3, 0.203]]))
-
-
-@pytest.mark.parametrize(("distance", "low", "high"), [(0.0, 0.05, 1.0), (0.3, 0.0, 0.04)])
-def test_control_frameworks_of_the_same_updates_are_compared(monkeypatch, distance, low, high):
-    generator = np.random.default_rng(3)
-    monkeypatch.setitem(SHIFTS, "lockstep", distance)
-    groups = [
-        make_group(generator, env, level, number)
-        for env in TASKS
-        for level in LEVELS
-        for number in range(3)
-    ]
-    (results,) = judge_alignment_levels(groups, OPTIONS)
-    same = {("f0", "f2")}
-    monkeypatch.setattr(
-        alignment_levels,
-        "is_same_algorithm",
-        lambda one, two: one.cell.env == TASKS[0] and (one.framework, two.framework) in same,
-    )
-    (found,) = judge_negative_controls(results, ("f0", "f2"), generator)
-    assert found.task.env == TASKS[0] and found.seeds == 8
-    assert low <= found.p <= high and (found.interval[0] > 0) == (distance > 0)
-    assert found.spread == pytest.approx(2 * distance / np.sqrt(2), abs=0.02)
-    for names in (("f0", "f1"), ("f0", "f2", "f1"), ("f0",), (), ("f0", "f9")):
-        assert judge_negative_controls(results, names, generator) == ()
-    page = render_markdown(Document("", (make_control_section([found]),)))
-    assert "| PPO on CartPole-v1 | f0, f2       | 8 " in page

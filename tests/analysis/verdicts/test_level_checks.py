@@ -1,16 +1,18 @@
-"""Runs beside longer ones: how far scores still rise."""
+"""Checks of levels of alignment: longer runs, and a negative control."""
 
 import numpy as np
 import pytest
-from score_groups import make_curve_run
+from score_groups import make_curve_run, make_score_group
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
-from parallax.analysis.report.sections.alignment_levels import make_longer_section
+from parallax.analysis.report.sections.level_checks import make_control_section, make_longer_section
+from parallax.analysis.verdicts import level_checks
+from parallax.analysis.verdicts.alignment_levels import LEVELS, judge_alignment_levels
 from parallax.analysis.verdicts.endpoints import find_solved_scale
 from parallax.analysis.verdicts.groups import make_group
-from parallax.analysis.verdicts.longer_runs import judge_longer_runs
+from parallax.analysis.verdicts.level_checks import judge_longer_runs, judge_negative_controls
 from parallax.analysis.verdicts.options import VerdictOptions
 
 OPTIONS = VerdictOptions()
@@ -70,3 +72,37 @@ def test_a_task_without_a_solved_score_is_left_out():
         for n in (100, 200)
     ]
     assert judge_longer_runs(groups[:1], groups[1:], VerdictOptions()) == ()
+
+
+def make_level_group(generator, env, level, number, share):
+    cell = StudyCell("ladder", env, "ppo", "original", f"alignment={level}")
+    low, width = {"CartPole-v1": (23, 452), "Pendulum-v1": (-1216, 1066)}[env]
+    scores = low + width * (share + 0.02 * generator.normal(size=8))
+    return make_score_group(cell, f"f{number}", scores, {"alignment": level, "steps": 1000})
+
+
+@pytest.mark.parametrize(("distance", "low", "high"), [(0.0, 0.05, 1.0), (0.3, 0.0, 0.04)])
+def test_control_frameworks_of_the_same_updates_are_compared(monkeypatch, distance, low, high):
+    generator = np.random.default_rng(3)
+    groups = [
+        make_level_group(generator, env, level, number, 0.2 + number * distance)
+        for env in ("CartPole-v1", "Pendulum-v1")
+        for level in LEVELS
+        for number in range(3)
+    ]
+    (results,) = judge_alignment_levels(groups, OPTIONS)
+    monkeypatch.setattr(
+        level_checks,
+        "is_same_algorithm",
+        lambda one, two: (
+            (one.cell.env, one.framework, two.framework) == ("CartPole-v1", "f0", "f2")
+        ),
+    )
+    (found,) = judge_negative_controls(results, ("f0", "f2"), generator)
+    assert found.task.env == "CartPole-v1" and found.seeds == 8
+    assert low <= found.p <= high and (found.interval[0] > 0) == (distance > 0)
+    assert found.spread == pytest.approx(2 * distance / np.sqrt(2), abs=0.02)
+    for names in (("f0", "f1"), ("f0", "f2", "f1"), ("f0",), (), ("f0", "f9")):
+        assert judge_negative_controls(results, names, generator) == ()
+    page = render_markdown(Document("", (make_control_section([found]),)))
+    assert "| PPO on CartPole-v1 | f0, f2       | 8 " in page

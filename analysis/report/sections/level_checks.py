@@ -1,0 +1,151 @@
+"""Checks of the answer of a study with several levels: other recipes, longer runs, a control."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parallax.analysis.figures.alignment_levels import LEVEL_LABELS, format_estimate, format_share
+from parallax.analysis.labels import get_label
+from parallax.analysis.report.document import Block, Grid, ReportSection, Words
+from parallax.analysis.report.tables import format_bare_p_value
+from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.verdicts.alignment_levels import LATE_EVALUATIONS, LevelResults
+from parallax.analysis.verdicts.level_checks import LongerRuns, NegativeControl, exchange_recipe
+from parallax.analysis.verdicts.variance_components import CrossedDesign
+
+
+def describe_recipe_dependence(design: CrossedDesign, results: LevelResults) -> str:
+    """Return how far the remaining share depends on the recipe; empty if that is not known."""
+    if (found := design.shares) is None:
+        return ""
+    shares = {
+        name: format_share(*values)
+        for name, *values in zip(design.recipes, found.equal, found.low, found.high, strict=True)
+    }
+    least, most = (design.recipes[i] for i in (found.equal.argmin(), found.equal.argmax()))
+    text = (
+        f"{get_label(design.algorithm)} on {design.env}: with one framework's recipe for all, "
+        f"other differences explain {shares[least]} ({get_label(least)}'s recipe) to "
+        f"{shares[most]} ({get_label(most)}'s)"
+    )
+    totals = exchange_recipe(results, design)
+    return (
+        f"{text}; over all rows, {min(totals):.0%} to {max(totals):.0%}." if totals else f"{text}."
+    )
+
+
+def make_control_section(controls: Sequence[NegativeControl]) -> ReportSection:
+    """Return the spread between frameworks that compute the same updates."""
+    rows: list[tuple[Words, ...]] = [
+        (
+            one.task.name,
+            ", ".join(map(get_label, one.frameworks)),
+            str(one.seeds),
+            f"{one.spread:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]",
+            format_bare_p_value(one.p),
+        )
+        for one in controls
+    ]
+    return ReportSection(
+        "Negative control",
+        (
+            "At equal update code, lockstep training shows these frameworks to compute the same "
+            "updates. Unless their initial weights or random numbers differ in distribution, their "
+            "spread should be 0.",
+            Grid(("task", "frameworks", "seeds", "spread", "p"), tuple(rows)),
+            "Spread: 95% bootstrap interval over seeds. p: F test with runs permuted within each "
+            "seed, uncorrected.",
+        ),
+    )
+
+
+def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
+    """Return the scores of runs beside those of longer ones."""
+    rows: list[tuple[Words, ...]] = [
+        (
+            f"{get_label(one.algorithm)} on {one.env}",
+            LEVEL_LABELS[one.level],
+            f"{one.steps[0]:,}",
+            f"{_average(one.scores):.2f} ({_count(one.scores)} runs)",
+            f"{one.steps[1]:,}",
+            f"{_average(one.longer):.2f} ({_count(one.longer)} runs)",
+            format_estimate(one.gain),
+            _describe_extreme_gains(one),
+        )
+        for one in longer
+    ]
+    heads = ("task", "level", "steps", "score")
+    return ReportSection(
+        "Longer runs",
+        (
+            "Are the runs long enough? Scores at their end, and at the end of longer runs of the "
+            "same frameworks with the same hyperparameters.",
+            Grid((*heads, "more steps", "score", "gain", "gains"), tuple(rows)),
+            f"Score: mean of the last {LATE_EVALUATIONS} evaluations, averaged over frameworks; 0 "
+            "does nothing, 1 is solved. Gain: mean over frameworks with a 95% t interval, "
+            "uncorrected. Gains: the smallest and the largest of a framework. "
+            "Schedules, such as that of a learning rate, stretch with the length.",
+        ),
+    )
+
+
+def _describe_extreme_gains(one: LongerRuns) -> str:
+    gains = one.gains
+    least, most = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
+    return f"{gains[least]:z.2f} ({get_label(least)}) to {gains[most]:z.2f} ({get_label(most)})"
+
+
+def _average(scores: Mapping[str, FloatArray]) -> float:
+    return float(np.mean([values.mean() for values in scores.values()]))
+
+
+def _count(scores: Mapping[str, FloatArray]) -> int:
+    return sum(map(len, scores.values()))
+
+
+def make_crossed_section(design: CrossedDesign) -> ReportSection:
+    """Return the mean scores of all recipes in all frameworks, and their variance components."""
+    means = design.scores.mean(axis=2)
+    rows: list[tuple[Words, ...]] = [
+        (f"{get_label(recipe)}'s defaults", *(f"{value:.2f}" for value in row))
+        for recipe, row in zip(design.recipes, means, strict=True)
+    ]
+    variances = dataclasses.asdict(design.variance)
+    total = sum(variances.values())
+    parts: list[tuple[Words, ...]] = [
+        (name, f"{value:.4f}", f"[{low:.4f}, {high:.4f}]", f"{value / total:.0%}")
+        for (name, value), low, high in zip(variances.items(), design.low, design.high, strict=True)
+    ]
+    return ReportSection(
+        f"Recipes crossed with implementations: {get_label(design.algorithm)} on {design.env}",
+        (
+            f"Mean scores over {design.scores.shape[2]} seeds, 0 does nothing, 1 is solved.",
+            Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
+            "Variance components of these scores, with 95% bootstrap intervals over seeds.",
+            Grid(("component", "variance", "interval", "share of the sum"), tuple(parts)),
+            *_make_recipe_blocks(design),
+        ),
+    )
+
+
+def _make_recipe_blocks(design: CrossedDesign) -> tuple[Block, ...]:
+    """Return the remaining differences between frameworks with each recipe, and by step order."""
+    if (shares := design.shares) is None:
+        return ()
+    rows: list[tuple[Words, ...]] = [
+        (f"{get_label(recipe)}'s defaults", format_share(*share), f"{shares.own - share[0]:.0%}")
+        for recipe, *share in zip(
+            design.recipes, shares.equal, shares.low, shares.high, strict=True
+        )
+    ]
+    left = shares.equal.mean()
+    return (
+        "Shares of the variance with own hyperparameters, by the recipe that all frameworks are "
+        "given.",
+        Grid(("equal recipe", "other differences", "hyperparameters"), tuple(rows)),
+        f"Means over recipes: {left:.0%} remain, and hyperparameters explain "
+        f"{shares.own - left:.0%}. In the other order, with the code made equal first, "
+        f"code explains {shares.own - shares.recipes:.0%} and {shares.recipes:.0%} remain for "
+        "hyperparameters.",
+    )
