@@ -143,7 +143,7 @@ def judge_longer_runs(
         if _count_steps(own) < _count_steps(group):
             key = (*_describe_setting(own)[1:], _count_steps(own), _count_steps(group))
             found.setdefault(key, []).append((own, group))
-    judged = (_judge_pairs(pairs, options) for pairs in found.values())
+    judged = (_judge_pairs(found[key], options) for key in sorted(found, key=str))
     return tuple(one for one in judged if one is not None)
 
 
