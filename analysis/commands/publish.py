@@ -182,6 +182,12 @@ def _check_places(folder: Path, readme: Path | None) -> None:
     for place in (folder / TABLES, folder / FIGURES):
         if place.exists() and not place.is_dir():
             raise common.CommandError(f"{place} is no folder: give another folder than {folder}.")
+    written = [folder, folder / TABLES, folder / FIGURES, *([readme.parent] if readme else [])]
+    for place in written:
+        if place.exists() and not os.access(place, os.W_OK):
+            raise common.CommandError(
+                f"{place}: cannot be written: Permission denied. Choose another folder."
+            )
     content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
     if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
         raise common.CommandError(
@@ -235,6 +241,8 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     settings, grid = common.make_options(options), _read_grid_file(options.grid)
     loaded = common.load_results(source)
     material = judge_study(loaded, settings, options.interval)
+    # A page combines the scores of all files, so that they must be of one endpoint.
+    settings = dataclasses.replace(settings, endpoint=material.verdicts.options.endpoint)
     if options.crossed:
         material = dataclasses.replace(material, crossed=_read_crossed(options.crossed, settings))
     if options.longer:

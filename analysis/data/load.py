@@ -60,6 +60,13 @@ def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
     return {_setting_to_text(name): _setting_to_text(of) for name, of in (values or {}).items()}
 
 
+def find_differing_settings(runs: Sequence[CompletedRun]) -> list[str]:
+    """Return the requested settings and hyperparameters that differ between runs."""
+    return _find_differing_settings(
+        [{**get_requested_hyperparameters(run), **get_requested_settings(run)} for run in runs]
+    )
+
+
 def separate_conflicting_runs(
     runs: Sequence[CompletedRun],
 ) -> tuple[tuple[CompletedRun, ...], tuple[str, ...]]:

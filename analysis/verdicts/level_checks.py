@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from parallax.analysis.data.load import find_differing_settings
 from parallax.analysis.stats.decomposition import (
+    FrameworkVariance,
     compute_paired_framework_p,
     compute_spread_interval,
     estimate_framework_variance,
@@ -15,9 +17,11 @@ from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interv
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.alignment_levels import (
     LATE_EVALUATIONS,
+    LEVELS,
     MIN_SEEDS,
     LevelResults,
     LevelTask,
+    find_common_frameworks,
     find_level,
     pair_by_seed,
 )
@@ -78,19 +82,27 @@ def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float
 
     Returns:
         The share with each recipe of the design; empty if its task is not in the decomposition, or
-        the decomposition has other frameworks than the study.
+        is there with other frameworks than in the design.
     """
     found = results.decomposition
-    if found is None or list(found.frameworks) != results.frameworks:
+    if found is None:
         return ()
     place = design.algorithm, design.env
     tasks = [task for task in found.tasks if (task.algorithm, task.env) == place]
-    own = [results.by_task[task]["defaults"].variance for task in found.tasks]
-    total = sum(one.between + one.within for one in own if one)
-    if len(tasks) != 1 or not (before := results.by_task[tasks[0]]["exact"].variance):
+    levels = LEVELS if found.has_lockstep else LEVELS[:2]
+    names = {task: find_common_frameworks(results.by_task[task], levels) for task in found.tasks}
+    if len(tasks) != 1 or names[tasks[0]] != sorted(design.frameworks):
         return ()
+
+    def estimate(task: LevelTask, level: str) -> FrameworkVariance:
+        scores = results.by_task[task][level].scores
+        return estimate_framework_variance([[scores[name] for name in names[task]]])
+
+    own = [estimate(task, "defaults") for task in found.tasks]
+    total = sum(one.between + one.within for one in own)
+    before = estimate(tasks[0], "exact").between
     recipes = (estimate_framework_variance([list(row)]).between for row in design.scores)
-    return tuple(found.shares.equal[0] + (one - before.between) / total for one in recipes)
+    return tuple(found.shares.equal[0] + (one - before) / total for one in recipes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,12 +147,10 @@ def judge_longer_runs(
     and frameworks without longer runs are left out.
     """
     found: dict[tuple[object, ...], list[tuple[ScoreGroup, ScoreGroup]]] = {}
-    by_setting = {_describe_setting(group): group for group in groups if group.runs}
+    by_setting = {_describe_setting(group): group for group in groups if group.runs or group.failed}
     for group in sorted(longer, key=lambda one: one.key):
-        own = by_setting.get(_describe_setting(group)) if group.runs else None
-        if own is None or find_level(own) is None or find_level(group) is None:
-            continue
-        if _count_steps(own) < _count_steps(group):
+        own = by_setting.get(_describe_setting(group)) if group.runs or group.failed else None
+        if own is not None and _is_longer(own, group):
             key = (*_describe_setting(own)[1:], _count_steps(own), _count_steps(group))
             found.setdefault(key, []).append((own, group))
     judged = (_judge_pairs(found[key], options) for key in sorted(found, key=str))
@@ -153,8 +163,18 @@ def _describe_setting(group: ScoreGroup) -> tuple[str, ...]:
     return (group.framework, cell.algorithm, cell.env, cell.hps, *parts)
 
 
+def _is_longer(own: ScoreGroup, longer: ScoreGroup) -> bool:
+    """Return whether two groups of one setting differ in the number of steps, and in no more."""
+    runs = [one.runs[0] for one in (own, longer) if one.runs]
+    levels = [find_level(one) for one in (own, longer) if one.runs]
+    if not levels or None in levels or _count_steps(own) >= _count_steps(longer):
+        return False
+    return set(find_differing_settings(runs)) <= {"steps"}
+
+
 def _count_steps(group: ScoreGroup) -> int:
-    return int(group.runs[0].spec["steps"])
+    steps = (group.runs or group.failed_runs)[0].spec.get("steps")
+    return steps if isinstance(steps, int) else 0  # nobody checks the records of failed runs
 
 
 def _judge_pairs(
@@ -169,7 +189,7 @@ def _judge_pairs(
     gains = [float(np.mean(after[name]) - np.mean(before[name])) for name in before]
     steps = _count_steps(own), _count_steps(longer)
     cell = own.cell
-    level = find_level(own) or ""
+    level = find_level(own if own.runs else longer) or ""
     return LongerRuns(
         cell.algorithm, cell.env, level, steps, before, after, compute_interval(gains)
     )

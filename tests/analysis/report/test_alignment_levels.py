@@ -40,6 +40,7 @@ from parallax.analysis.verdicts.alignment_levels import (
 )
 from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import make_group
+from parallax.analysis.verdicts.level_checks import exchange_recipe
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
@@ -205,6 +206,28 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     other = make_results([make_spread(level, frameworks=2) for level in LEVELS[:1]])
     assert describe_recipe_dependence(design, other) == text.replace(ends, ".")
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
+
+
+@pytest.mark.parametrize("missing", ["Task-v0", "Other-v0"])
+def test_recipes_are_exchanged_among_the_frameworks_of_the_decomposition(missing):
+    names, task = ("f0", "f1", "f2"), LevelTask("ladder", "ppo", "Other-v0", 1000)
+    scores = np.arange(18.0).reshape(3, 3, 2) ** 2 / 200
+    nothing = estimate_crossed_variance(scores), *np.zeros((2, 4))
+    design = CrossedDesign("ppo", "Task-v0", names, names, scores, *nothing)
+    own, equal, code = spreads = [make_spread(level, frameworks=3) for level in LEVELS]
+    spreads += [dataclasses.replace(one, task=task) for one in spreads]
+    place = LEVELS.index("lockstep") + 3 * (missing == "Other-v0")
+    scores_left = {name: code.scores[name] for name in names[:2]}
+    spreads[place] = dataclasses.replace(spreads[place], scores=scores_left)
+    found = exchange_recipe(make_results(spreads), design)
+    if missing == "Task-v0":
+        assert found == ()
+        return
+    two = [[one.scores[name] for name in names[:2]] for one in (own, equal)]
+    left, before = (estimate_framework_variance([one]) for one in two)
+    recipes = [estimate_framework_variance([list(row)]).between for row in scores]
+    total = own.variance.between + own.variance.within + left.between + left.within
+    assert found == pytest.approx([(one + before.between) / total for one in recipes])
 
 
 def test_missing_levels_are_named_and_not_drawn():

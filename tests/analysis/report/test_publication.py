@@ -298,6 +298,33 @@ def test_bad_input_is_one_message(site, monkeypatch, words, message, capsys):
     assert not (site / "to").exists()
 
 
+@pytest.mark.parametrize("closed", ["to", "to/tables", "to/figures", "sections"])
+def test_nothing_is_written_where_a_folder_is_closed(site, tmp_path, monkeypatch, closed, capsys):
+    readme = tmp_path / "sections/README.md"
+    for name in ("to/tables", "to/figures", "sections"):
+        (tmp_path / name).mkdir(parents=True)
+    readme.write_text(f"{SECTION_BEGIN}\n{SECTION_END}\n")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path / closed)
+    words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--readme", str(readme)]
+    assert main(["study", "publish", *words]) == 2
+    assert f"{tmp_path / closed}: cannot be written: " in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_further_files_are_scored_by_the_endpoint_of_the_study(site, tmp_path, writer, monkeypatch):
+    writer(tmp_path / "more", endpoint="auc", variant=VARIANT)
+    path = tmp_path / "crossed.parquet"
+    assert main(["study", "pack", str(tmp_path / "more"), "--output", str(path)]) == 0
+    found = []
+    monkeypatch.setattr(
+        "parallax.analysis.commands.publish.judge_crossed_designs",
+        lambda _, options: found.append(options.endpoint),
+    )
+    words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--crossed", str(path)]
+    assert main(["study", "publish", *words]) == 2 and found == ["final"]
+
+
 def test_numbers_are_cut_to_ten_digits():
     found = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
     cut = "a=1.23456789,-0.000123456789,1e-05,v1.2.3456789,2.5,123456.789\n"

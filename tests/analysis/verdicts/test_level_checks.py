@@ -1,10 +1,12 @@
 """Checks of levels of alignment: longer runs, and a negative control."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from score_groups import make_curve_run, make_score_group
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections.level_checks import make_control_section, make_longer_section
@@ -18,15 +20,18 @@ from parallax.analysis.verdicts.options import VerdictOptions
 OPTIONS = VerdictOptions()
 
 
-def make_runs(framework, steps, late, seeds=2, more="", intervention="none"):
+def make_runs(framework, steps, late, seeds=2, more="", intervention="none", gamma=0.9, failed=0):
     cell = StudyCell(
         f"s{steps}", "CartPole-v1", "ppo", "zoo", f"steps={steps},alignment=exact{more}"
     )
     spec = {"alignment": "exact", "steps": steps, "intervention": intervention}
+    spec |= {"hyperparameters": {"gamma": gamma}}
     scale = find_solved_scale(cell, OPTIONS)
     returns = scale.zero + scale.width * np.array([0, 0, late - 10, late, late + 10]) / 100
     at = np.linspace(0, steps, len(returns)).astype(int)
     runs = [make_curve_run(cell, framework, seed, at, returns, spec=spec) for seed in range(seeds)]
+    place, broken = RunId(cell, framework, seeds), {"failed": True, "spec": spec}
+    runs += [ExcludedRun(place, Path("broken"), "it broke", **broken) for _ in range(failed)]
     return make_group(cell, framework, runs)
 
 
@@ -54,11 +59,23 @@ def test_gain_is_that_of_the_last_evaluations_averaged_over_frameworks():
         make_runs("a", 200, 60, more=",gamma=0.9"),
         make_runs("a", 200, 60, intervention="no-clipping"),
         make_runs("a", 200, 60, seeds=0),
+        make_runs("a", 200, 60, gamma=0.5),
     ],
-    ids=["as-long", "shorter", "framework", "hyperparameter", "intervention", "empty"],
+    ids=["as-long", "shorter", "framework", "variant", "intervention", "empty", "hyperparameter"],
 )
 def test_only_longer_runs_of_the_same_setting_are_compared(longer):
     assert judge_longer_runs([make_runs("a", 100, 50)], [longer], OPTIONS) == ()
+
+
+@pytest.mark.parametrize(("seeds", "gain"), [((2, 0), -0.2), ((0, 2), 0.4), ((0, 0), None)])
+def test_runs_count_as_0_where_all_runs_of_a_framework_failed(seeds, gain):
+    own, longer = (
+        [make_runs("a", steps, 50), make_runs("b", steps, late, seeds=n, failed=2 * (not n))]
+        for steps, late, n in zip((100, 200), (40, 80), seeds, strict=True)
+    )
+    (found,) = judge_longer_runs(own, longer, OPTIONS)
+    assert found.gain.mean == pytest.approx(gain or 0.0) and found.level == "exact"
+    assert sorted(found.gains) == (["a"] if gain is None else ["a", "b"])
 
 
 def test_a_task_without_a_solved_score_is_left_out():
