@@ -23,6 +23,7 @@ _MAX_PARTS = 2**23  # records of a file, and values of all names in it
 _MAX_NAMES, _MAX_FIELDS = 2**13, 2**14  # of a file, and of a message
 _MAX_CHECKED_BYTES = 2**12  # of an event without numbers or texts, such as an image
 _MAX_SETTINGS_BYTES = 2**22  # of a file, and of one value of W&B
+_MAX_RECORD_BYTES = 2**24  # of W&B; a list in JSON takes 30 times as much memory in Python
 _IDENTITY = ("env_id", "env", "env_name", "seed")  # settings that two runs of a study differ in
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 
@@ -86,7 +87,13 @@ def _add_settings(settings: dict[str, Any], new: Mapping[str, Any]) -> None:
     settings |= new
 
 
+def _check_settings_size(n_bytes: int) -> None:
+    if n_bytes > _MAX_SETTINGS_BYTES:
+        raise UnusableError(f"its settings are too large: {n_bytes:,} bytes")
+
+
 def _read_events(raw: bytes, found: RecordedValues) -> None:
+    n_bytes = 0
     for event, checksum in _split_events(raw):
         found.count_part()
         # Event: step = 2, summary = 5; Summary: value = 1 (tensorboard/compat/proto/event.proto).
@@ -103,6 +110,8 @@ def _read_events(raw: bytes, found: RecordedValues) -> None:
         for name, value in values:
             found.add(name, step, None if isinstance(value, str) else value)
             if name == "hyperparameters/text_summary" and isinstance(value, str):
+                n_bytes += len(value)
+                _check_settings_size(n_bytes)
                 for pair in _parse_settings_table(value):
                     _add_settings(found.settings, dict([pair]))
 
@@ -206,8 +215,7 @@ def read_wandb_file(path: Path, step_name: str | None) -> RecordedValues:
         for run in _take_bytes(fields, 17):
             configs += _take_bytes(_collect_fields(run), 4)  # RunRecord: config = 4
         n_bytes += sum(map(len, configs))
-        if n_bytes > _MAX_SETTINGS_BYTES:
-            raise UnusableError(f"its settings are too large: {n_bytes:,} bytes")
+        _check_settings_size(n_bytes)
         for config in configs:
             _add_settings(found.settings, _read_items(config))
     names = {n for n in (*found.values, *found.incomplete) if not n.startswith("_")}
@@ -279,7 +287,7 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
     """
     if not raw.startswith(_WANDB_HEADER):
         raise UnusableError("is not a file of W&B's offline mode")
-    position = 7
+    position, size = 7, 0
     waiting: list[bytes] = []
     while len(raw) - position >= 7:
         if _BLOCK - position % _BLOCK < 7:
@@ -296,9 +304,13 @@ def _split_wandb_records(raw: bytes) -> Iterator[bytes]:
         if not is_possible or check != zlib.crc32(data, zlib.crc32(bytes([kind]))):
             raise UnusableError(f"corrupted W&B file: the record at byte {position:,} is damaged")
         waiting.append(data)
+        size += length
+        if size > _MAX_RECORD_BYTES:
+            raise UnusableError(f"is too large: a record of more than {_MAX_RECORD_BYTES:,} bytes")
         if kind in (_FULL, _LAST):
             yield b"".join(waiting)
             waiting.clear()
+            size = 0
         position += 7 + length
 
 

@@ -75,6 +75,8 @@ _MOST_ROWS, _MOST_VALUES, _MOST_DECODED = 100_000, 2**23, 2**28
 _MOST_JSON = 2**21  # bytes of a record
 _BATCH, _MOST_BATCH = 64, 2**26  # rows and bytes that are decoded at a time
 _MOST_LISTS = 2**18  # evaluations that are decoded at a time
+# In the records of a file: in JSON a list has two bytes, in Python 90; a record has some 60.
+_MOST_CONTAINERS, _MOST_ITEMS = 2**22, 2**25
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
@@ -120,6 +122,7 @@ def read_rows(path: Path) -> Iterator[PackedRow]:
 
 
 def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
+    groups = read_column_sizes(opened, _MOST_FOOTER)  # first: PyArrow bounds no part of a footer
     limits = {"thrift_string_size_limit": _MOST_FOOTER, "thrift_container_size_limit": _MOST_ROWS}
     file = pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, **limits)
     there = file.schema_arrow
@@ -135,7 +138,6 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     check_size(file.metadata.num_rows, _MOST_ROWS, "rows")
     if not file.metadata.num_rows:
         raise UnusableError("it has no runs")
-    groups = read_column_sizes(opened, _MOST_FOOTER)
     bytes_by_group = [sum(column.uncompressed for column in group) for group in groups]
     # No row is larger than all of its group's columns: dictionaries count as well.
     largest = max(bytes_by_group, default=0)
@@ -145,7 +147,7 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     check_size(sum(bytes_by_group), _MOST_DECODED, "bytes after decompression")
     check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
     check_pages(opened, groups)  # from here on the footer's sizes are those of the pages
-    decoded = 0
+    decoded = containers = items = 0
     for batch in file.iter_batches(
         max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names
     ):
@@ -157,10 +159,20 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
         for column in ("run_json", "spec"):
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(table[column])).as_py()
             check_size(longest or 0, _MOST_JSON, f"bytes in one {column}")
+            containers += _count_substrings(table[column], "[", "{")
+            items += _count_substrings(table[column], ",")
+        check_size(containers, _MOST_CONTAINERS, "lists and mappings in records")
+        check_size(items, _MOST_ITEMS, "values in records")
         for column in ("returns", "ep_lengths"):  # a list in Python takes more than one in Arrow
             count = pyarrow.compute.sum(pyarrow.compute.list_value_length(table[column])).as_py()
             check_size(count or 0, _MOST_LISTS, f"evaluations in {len(batch)} rows")
         yield from table.to_pylist()
+
+
+def _count_substrings(column: Any, *patterns: str) -> int:
+    """Return how often texts of a column contain any of the patterns."""
+    counts = (pyarrow.compute.count_substring(column, one) for one in patterns)
+    return sum(pyarrow.compute.sum(count).as_py() or 0 for count in counts)
 
 
 def check_size(found: int, limit: int, what: str) -> None:

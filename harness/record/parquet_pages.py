@@ -22,6 +22,8 @@ from parallax.harness.record.files import UnusableError
 
 _MAX_HEADER = 2**16  # bytes; ours have some hundred, with statistics
 _MAX_PAGES = 100_000
+# Parts are fields and items of lists: a million take 200 MB in Python, and a second.
+_MAX_FOOTER_PARTS, _MAX_HEADER_PARTS = 2**20, 2**8
 _MAX_DEPTH = 12
 _TAIL = 8  # bytes after the footer: its length and the file's mark
 _GROUPS, _CHUNKS, _COLUMN = 4, 1, 3  # fields of FileMetaData, RowGroup and ColumnChunk
@@ -64,8 +66,9 @@ def read_column_sizes(opened: IO[bytes], max_footer: int) -> list[list[ColumnSiz
     if not 0 < length <= min(max_footer, end - _TAIL):
         raise UnusableError("it is damaged: the size of its footer is wrong")
     opened.seek(end - _TAIL - length)
+    reader = _CompactReader(opened.read(length), _MAX_FOOTER_PARTS)
     try:
-        groups = _CompactReader(opened.read(length)).read_struct(0).get(_GROUPS, [])
+        groups = reader.read_struct(0).get(_GROUPS, [])
         return [
             [_make_sizes(chunk[_COLUMN]) for chunk in group.get(_CHUNKS, [])] for group in groups
         ]
@@ -137,7 +140,7 @@ def _check_column(opened: IO[bytes], column: ColumnSizes, most: int) -> int:
 
 def _read_header(opened: IO[bytes], start: int) -> _PageHeader:
     opened.seek(start)
-    reader = _CompactReader(opened.read(_MAX_HEADER))
+    reader = _CompactReader(opened.read(_MAX_HEADER), _MAX_HEADER_PARTS)
     try:
         fields = reader.read_struct(0)
     except (IndexError, ValueError) as error:
@@ -155,8 +158,9 @@ def _read_header(opened: IO[bytes], start: int) -> _PageHeader:
 class _CompactReader:
     """Reads structures of the compact protocol; skips numbers that are not whole."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, max_parts: int) -> None:
         self._raw, self.position = raw, 0
+        self._max_parts = self._room = max_parts
 
     def read_struct(self, depth: int) -> dict[int, Any]:
         """Return the fields of a structure by their numbers."""
@@ -174,6 +178,7 @@ class _CompactReader:
         return fields
 
     def _read_value(self, kind: int, depth: int) -> Any:
+        self._count_parts(1)
         match kind:
             case 1 | 2:  # true and false, in the kind itself
                 return None
@@ -206,9 +211,16 @@ class _CompactReader:
         if count > len(self._raw) - self.position:  # an item has a byte at least
             raise ValueError("a list of more items than there are bytes")
         if kind in (1, 2):  # in lists, each true or false is a byte
+            self._count_parts(count)
             self._skip(count)
             return [None] * count
         return [self._read_value(kind, depth) for _ in range(count)]
+
+    def _count_parts(self, count: int) -> None:
+        self._room -= count
+        if self._room < 0:
+            limit = f"{self._max_parts:,} are allowed"
+            raise UnusableError(f"it is too large: more parts in a footer or page than {limit}")
 
     def _read_byte(self) -> int:
         self.position += 1

@@ -31,7 +31,7 @@ _READ_SCHEMA = _TRACE_SCHEMA.set(
 _EMPTY = pyarrow.Table.from_batches([], _TRACE_SCHEMA.remove(1))
 _MAX_GROUP_BYTES = 2**28  # of a group of rows, decompressed
 _ROW_GROUP_ROWS = 2**16  # of a row group, and the most that are in memory
-_MAX_TRACE_BYTES = 2**33
+_MAX_TRACE_BYTES, _MAX_FOOTER_BYTES = 2**33, 2**24
 _MAX_TRACE_ROWS, _MAX_GROUP_ROWS = 2**25, 2**20
 _MAX_METRIC_ROWS = 2**23
 
@@ -169,7 +169,7 @@ def _open_trace(path: Path) -> Iterator[Any]:
         with open_regular_file(path) as file:
             if file.seek(0, 2) > _MAX_TRACE_BYTES:
                 raise UnusableError("is too large")
-            file.seek(0)
+            groups = read_column_sizes(file, _MAX_FOOTER_BYTES)  # before PyArrow reads the footer
             options = {"page_checksum_verification": True, "read_dictionary": ["metric"]}
             with pyarrow.parquet.ParquetFile(file, **options) as reader:
                 if reader.schema_arrow.remove_metadata() != _READ_SCHEMA:
@@ -177,7 +177,6 @@ def _open_trace(path: Path) -> Iterator[Any]:
                     raise UnusableError(f"has columns {names}")
                 if reader.metadata.num_rows > _MAX_TRACE_ROWS:
                     raise UnusableError(f"is too large: {reader.metadata.num_rows:,} values")
-                groups = read_column_sizes(file, _MAX_TRACE_BYTES)
                 check_pages(file, groups)
                 _check_group_sizes(groups)
                 yield reader

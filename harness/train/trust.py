@@ -15,7 +15,7 @@ from parallax.harness.record.files import escape_unprintable
 CHECKS = "parallax.checks"
 TASKS = "gymnasium.envs"
 _NAMES_PLACE = re.compile(r"[/\\:]|^[.~]")
-_DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_NUMBER = re.compile(r"[-+]?\d*\.\d*(e[-+]?\d+)?")
 _MODEL_FILE = "xml_file"
 
 
@@ -30,8 +30,8 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
       entry point for tasks, adapters or algorithms, need none.
     - `env_wrappers`: modules of classes; the same holds for them, and Gymnasium's own need none.
     - `env_kwargs`: texts that contain a slash or colon, or begin with a tilde or dot, by which some
-      tasks find a file (`xml_file`) or another task's module (`env_id`), and names with dots, as
-      highway-env imports classes by (`config.other_vehicles_type`).
+      tasks find a file (`xml_file`) or another task's module (`env_id`), and texts with dots other
+      than numbers, as highway-env imports classes by (`config.other_vehicles_type`).
     - `script`: a user's own copy of a training script, whose text is stored.
     - `diagnosis.extra_checks`, and `adapter` of `run.json`: those of an entry point need none.
 
@@ -56,7 +56,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
             f"a file or module: env.kwargs.{name}={text}"
             for name, value in spec.env_kwargs.items()
             for text in list_texts(value)
-            if _NAMES_PLACE.search(text) or (_DOTTED_NAME.fullmatch(text) and name != _MODEL_FILE)
+            if _NAMES_PLACE.search(text) or (name != _MODEL_FILE and _has_module_name(text))
         ]
         if spec.diagnosis["mode"] != "off":
             extra = spec.diagnosis.get("extra_checks", ())
@@ -67,6 +67,11 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
                 if name not in installed
             ]
     return list(dict.fromkeys(lines))
+
+
+def _has_module_name(text: str) -> bool:
+    # What is before a dot is imported, whether or not the rest of the text is a name.
+    return "." in text and not _NUMBER.fullmatch(text)
 
 
 def list_task_code(env: str) -> list[str]:

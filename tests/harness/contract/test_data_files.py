@@ -123,3 +123,11 @@ def test_numbers_that_are_not_decimal_in_yaml_are_refused(number, tmp_path):
         data_files.load_yaml(tmp_path / "a.yaml", "file")
     (tmp_path / "a.yaml").write_text("[0, -3, 1_000, 0x1F, 0b11, '010', 1.5, 1e3, 2000-01-01]")
     assert data_files.load_yaml(tmp_path / "a.yaml", "file")[:5] == [0, -3, 1000, 31, 3]
+
+
+def test_answers_of_many_lists_fit_into_memory(tmp_path):
+    """Nested lists take 50 times as much memory as in the file: 32 MB took 1.6 GB."""
+    (tmp_path / "answers.json").write_bytes(b"[" + b"[]," * (2**24 // 3) + b"[]]")
+    for load in (data_files.load_json, data_files.load_json_lines):
+        with pytest.raises(SpecError, match="over 16,777,216 bytes"):
+            load(tmp_path / "answers.json", dict, "answers")

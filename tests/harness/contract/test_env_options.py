@@ -100,6 +100,15 @@ def test_a_stored_wrapper_is_code_that_needs_trust():
     ]
 
 
+@pytest.mark.parametrize(
+    "text", ["evil.Car", "evil.Car ", "e-vil.Car", "evil.Car!", "evil.1", "1.x"]
+)
+def test_whatever_is_before_a_dot_may_be_imported(text):
+    """`highway_env.utils.class_from_path` imports it before it looks for the class."""
+    requested = spec(env_kwargs={"config": {"other_vehicles_type": text, "limit": "-0.5e3"}})
+    assert list_named_code([requested]) == [f"a file or module: env.kwargs.config={text}"]
+
+
 def test_a_run_is_trained_and_evaluated_in_the_changed_task(tmp_path):
     short = {"steps": 64, "eval_every": 64, "eval_episodes": 1}
     own = {"rollout_steps": 32, "minibatch_size": 32, "epochs": 1}

@@ -392,6 +392,22 @@ def test_unreadable_returns_are_not_replaced_by_other_ones(tmp_path, capsys):
     assert "has a value of eval/mean_reward that is no number" in capsys.readouterr().out
 
 
+def test_texts_and_records_of_many_bytes_are_refused(tmp_path, monkeypatch):
+    """Rows of a table, and lists in JSON, take 30 times as much memory as in the file."""
+    events, wandb = tmp_path / "events.out.tfevents.1", tmp_path / "run.wandb"
+    events.write_bytes(write_event_file([], a="x" * 100))
+    wandb.write_bytes(write_wandb_file([{"a": "x" * 40_000}]))
+    assert read_event_files([events]).settings == {"a": "x" * 100}
+    monkeypatch.setattr(tensorboard_and_wandb, "_MAX_SETTINGS_BYTES", 100)
+    with pytest.raises(UnusableError, match=r"its settings are too large: 1\d\d bytes"):
+        read_event_files([events])
+    monkeypatch.setattr(tensorboard_and_wandb, "_MAX_RECORD_BYTES", 40_000)
+    with pytest.raises(UnusableError, match=r"too large: a record of more than 40,000 bytes"):
+        read_wandb_file(wandb, None)
+    wandb.write_bytes(write_wandb_file([{"global_step": "1", "a": "x" * 20_000}] * 3))
+    assert "a" in read_wandb_file(wandb, None).incomplete
+
+
 def test_a_changed_number_in_a_long_event_is_noticed(tmp_path, capsys):
     event = write_value(500, 2, 1.0) + fuzz_imports.write_field(6, bytes(5000))
     raw = fuzz_imports.frame_event(event)

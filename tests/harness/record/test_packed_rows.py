@@ -30,7 +30,9 @@ def make_row(folder, **changes):
 
 @pytest.fixture
 def path(tmp_path):
-    write_rows([make_row("b", run_json="x" * 9), make_row("a"), make_row("c")], tmp_path / "rows")
+    write_rows(
+        [make_row("b", run_json="xxxx,xxxx"), make_row("a"), make_row("c")], tmp_path / "rows"
+    )
     return tmp_path / "rows"
 
 
@@ -52,6 +54,9 @@ def test_rows_are_sorted_by_folder_with_a_hash_of_all_other_columns(path):
         ("_MOST_VALUES", 12, "12 values in a column where 11 are allowed"),
         ("_MOST_LISTS", 6, "6 evaluations in 3 rows where 5 are allowed"),
         ("_MOST_JSON", 9, "9 bytes in one run_json where 8 are allowed"),
+        # `[1]` is in each of the three rows, and two have `{}`.
+        ("_MOST_CONTAINERS", 5, "5 lists and mappings in records where 4 are allowed"),
+        ("_MOST_ITEMS", 1, "1 values in records where 0 are allowed"),
     ],
 )
 def test_files_are_read_up_to_their_limits(path, monkeypatch, name, limit, words):

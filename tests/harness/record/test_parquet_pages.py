@@ -1,6 +1,7 @@
 """Sizes in a footer are PyArrow's own, and altered footers never end the process."""
 
 import dataclasses
+import functools
 import io
 import pathlib
 import subprocess
@@ -11,7 +12,9 @@ import pytest
 
 from parallax.harness.record import parquet_pages
 from parallax.harness.record.files import UnusableError
+from parallax.harness.record.packed import read_rows
 from parallax.harness.record.parquet_pages import ColumnSizes, check_pages, read_column_sizes
+from parallax.harness.record.trace import check_trace_file
 
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 CODE = """
@@ -86,7 +89,7 @@ def test_invalid_footers_are_refused(tmp_path, raw):
     ],
 )
 def test_compact_protocol_values_are_read_or_skipped_completely(kind, raw, value):
-    reader = parquet_pages._CompactReader(raw + b"rest")
+    reader = parquet_pages._CompactReader(raw + b"rest", 100)
     assert reader._read_value(kind, 0) == value
     assert raw + b"rest" == raw + reader._raw[reader.position :]
 
@@ -94,11 +97,30 @@ def test_compact_protocol_values_are_read_or_skipped_completely(kind, raw, value
 @pytest.mark.parametrize(("kind", "raw"), [(3, b""), (7, b"1234567"), (8, b"\x05abcd")])
 def test_truncated_value_is_refused(kind, raw):
     with pytest.raises(IndexError):
-        parquet_pages._CompactReader(raw)._read_value(kind, 0)
+        parquet_pages._CompactReader(raw, 9)._read_value(kind, 0)
     with pytest.raises(ValueError, match="more items than there are bytes"):
-        parquet_pages._CompactReader(b"\x42abc")._read_value(9, 0)
+        parquet_pages._CompactReader(b"\x42abc", 9)._read_value(9, 0)
     with pytest.raises(ValueError, match="no footer"):
-        parquet_pages._CompactReader(b"")._read_value(11, 0)
+        parquet_pages._CompactReader(b"", 9)._read_value(11, 0)
+
+
+@pytest.mark.parametrize("kind", [1, 5, 12], ids=["booleans", "numbers", "structures"])
+def test_footers_of_millions_of_parts_are_refused_before_pyarrow_reads_them(tmp_path, kind):
+    """A file of 15 MB took 4 GB of memory."""
+    footer = b"\x19" + bytes([0xF0 | kind]) + b"\x80\x80\x40" + bytes(2**20 + 1)
+    path = tmp_path / "file.parquet"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    for read in (lambda: list(read_rows(path)), lambda: check_trace_file(path)):
+        with pytest.raises(UnusableError, match="more parts in a footer or page than 1,048,576"):
+            read()
+
+
+def test_headers_of_thousands_of_parts_are_refused():
+    """A file of 6 MB, of which many columns have one page, took an hour."""
+    raw = b"\x19\xf5\x80\x02" + bytes(257)
+    sizes = ColumnSizes("a", 0, 0, len(raw), 0)
+    with pytest.raises(UnusableError, match="more parts in a footer or page than 256"):
+        check_pages(io.BytesIO(raw), [[sizes]])
 
 
 def whole(value):
@@ -229,7 +251,7 @@ def test_page_sizes_and_counts_are_not_negative(fields, words, monkeypatch):
 
 
 def read_struct(raw):
-    return parquet_pages._CompactReader(raw).read_struct(0)
+    return parquet_pages._CompactReader(raw, 10**6).read_struct(0)
 
 
 def nest(depth, inner, wrap):
@@ -268,7 +290,7 @@ def test_numbers_have_at_most_64_bits():
 
 
 def test_a_list_has_at_most_as_many_items_as_there_are_bytes():
-    reader = parquet_pages._CompactReader
+    reader = functools.partial(parquet_pages._CompactReader, max_parts=99)
     assert reader(b"\xe5" + bytes([2] * 14))._read_value(9, 0) == [1] * 14
     assert reader(b"\xf5\x0f" + bytes([2] * 15))._read_value(10, 0) == [1] * 15
     with pytest.raises(ValueError, match="more items than there are bytes"):
