@@ -18,9 +18,8 @@ _MAX_BYTES = 2**20
 _MAX_VALUES = 100_000  # with every alias written out; our files have some hundred
 _MAX_DIGITS = 1000  # a message cannot show a number of some thousand
 _UNUSUAL = re.compile(r"[-+]?(0[0-9_]|[0-9_]+:)")
-_MAX_JSON_BYTES = (
-    2**24
-)  # the answers of all probes take 4 MB; nested lists, 50 times as much memory
+# The answers of all probes take 4 MB. Nested lists take 50 times as much memory as text.
+_MAX_JSON_BYTES = 2**24
 _JSON_ERRORS = (msgspec.MsgspecError, ArithmeticError, RecursionError, TypeError, ValueError)
 
 Content = TypeVar("Content")
