@@ -154,7 +154,7 @@ def decompose_spread(
     levels: Mapping[str, Scores],
     generator: np.random.Generator,
     confidence: float = 0.95,
-    resamples: int = 2000,
+    resamples: int = 10_000,
 ) -> ShareIntervals:
     """Estimate variance shares with bootstrap intervals over seeds.
 
@@ -172,12 +172,7 @@ def decompose_spread(
     ]
     estimate = compute_variance_shares(*(FrameworkVariance(*one.estimate) for one in found))
     world = compute_variance_shares(*(FrameworkVariance(*one.world) for one in found))
-    draws = np.array(
-        [
-            compute_variance_shares(*(FrameworkVariance(*one.draws[number]) for one in found)).array
-            for number in range(resamples)
-        ]
-    )
+    draws = _divide_draws(*(one.draws for one in found))
     low, high = _compute_basic_interval(estimate.array, world.array, draws, confidence)
 
     def combine(weights: Sequence[float]) -> tuple[float, float, float]:
@@ -190,8 +185,22 @@ def decompose_spread(
     return ShareIntervals(estimate, low, high, combine([0, 1, 1, 0]), combine([1, -1, -1, 0]))
 
 
+def _divide_draws(
+    defaults: NDArray[np.float64], exact: NDArray[np.float64], lockstep: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the shares of each resample, float64[resamples, 4], as `compute_variance_shares`."""
+    between = np.stack([defaults[:, 0], exact[:, 0], lockstep[:, 0]], axis=1)
+    parts = [*(between[:, :2] - between[:, 1:]).T, between[:, 2], defaults[:, 1]]
+    total = defaults.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, np.stack(parts) / total, np.nan).T
+
+
 def compute_spread_interval(
-    scores: Scores, generator: np.random.Generator, confidence: float = 0.95, resamples: int = 2000
+    scores: Scores,
+    generator: np.random.Generator,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
 ) -> tuple[float, float]:
     """Compute a bootstrap interval of the standard deviation between frameworks.
 
@@ -394,7 +403,7 @@ def estimate_recipe_shares(
     scores: NDArray[np.float64],
     generator: np.random.Generator,
     confidence: float = 0.95,
-    resamples: int = 2000,
+    resamples: int = 10_000,
 ) -> RecipeShares:
     """Estimate the differences that remain between frameworks with the same recipe, per recipe.
 

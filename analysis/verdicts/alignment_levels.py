@@ -401,7 +401,7 @@ def pair_by_seed(spread: LevelSpread, frameworks: Sequence[str] = ()) -> FloatAr
 
 
 def decompose_levels(
-    spreads: Sequence[LevelSpread], generator: np.random.Generator, resamples: int = 2000
+    spreads: Sequence[LevelSpread], generator: np.random.Generator, resamples: int = 10_000
 ) -> LevelDecomposition | None:
     """Decompose the variance of scores over the tasks that were trained at all levels.
 
