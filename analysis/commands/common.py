@@ -166,6 +166,11 @@ def open_output_folder(output: Path) -> Iterator[None]:
         ) from error
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names in a text such as `a, b`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def track_progress(items: Iterable[T], total: int) -> Iterable[T]:
     """Yield the items, and show progress on standard error if it is a terminal."""
     return track(items, "Drawing", total, console=Console(stderr=True), transient=True)

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from parallax.analysis.commands import common
 from parallax.analysis.commands.questions import NO_INTERVENTION_MESSAGE
 from parallax.analysis.commands.report import (
@@ -44,7 +46,12 @@ from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
-from parallax.analysis.verdicts.level_checks import LongerRuns, judge_longer_runs
+from parallax.analysis.verdicts.level_checks import (
+    LongerRuns,
+    NegativeControl,
+    judge_longer_runs,
+    judge_negative_controls,
+)
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.analysis.verdicts.variance_components import CrossedDesign, judge_crossed_designs
@@ -248,6 +255,8 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     if options.longer:
         longer = _read_longer(options.longer, settings, material.verdicts.groups)
         material = dataclasses.replace(material, longer=longer)
+    if options.control:
+        material = dataclasses.replace(material, controls=_judge_control(options.control, material))
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
     place = folder / source.name
@@ -262,7 +271,6 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
         folder=folder.as_posix(),
         causes=_read_ablations(options.ablation, settings, loaded),
         whole=HTML_PAGE_NAME if options.html else "",
-        control=_read_control(options.control, material),
     )
 
 
@@ -302,10 +310,7 @@ def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, 
     Raises:
         CommandError: The file has none that is complete.
     """
-    _check_packed_file(path, "--crossed=")
-    loaded = common.load_results(path, prints_conflicts=True)
-    settled = settle_options(loaded, settings)
-    found = judge_crossed_designs(group_runs(loaded, settled), settled)
+    found = judge_crossed_designs(*_read_groups("--crossed=", path, settings))
     if not found:
         raise common.CommandError(
             f"--crossed={path}: no task has two seeds of each recipe in each framework. Train "
@@ -322,10 +327,7 @@ def _read_longer(
     Raises:
         CommandError: The file has none.
     """
-    _check_packed_file(path, "--longer=")
-    loaded = common.load_results(path, prints_conflicts=True)
-    settled = settle_options(loaded, settings)
-    found = judge_longer_runs(groups, group_runs(loaded, settled), settled)
+    found = judge_longer_runs(groups, *_read_groups("--longer=", path, settings))
     if not found:
         raise common.CommandError(
             f"--longer={path}: no run has the settings of the study and more steps, on a task "
@@ -334,19 +336,37 @@ def _read_longer(
     return found
 
 
-def _read_control(text: str, material: StudyResults) -> tuple[str, ...]:
-    """Return the frameworks of the negative control.
+def _read_groups(
+    lead: str, path: Path, settings: VerdictOptions
+) -> tuple[tuple[ScoreGroup, ...], VerdictOptions]:
+    """Return the runs of a packed file by setting and framework, and the options for them.
+
+    Raises:
+        CommandError: There are no packed runs.
+    """
+    _check_packed_file(path, lead)
+    loaded = common.load_results(path, prints_conflicts=True)
+    settled = settle_options(loaded, settings)
+    return group_runs(loaded, settled), settled
+
+
+def _judge_control(text: str, material: StudyResults) -> tuple[NegativeControl, ...]:
+    """Judge the negative control of the named frameworks.
 
     Raises:
         CommandError: The study has no runs of one of them, or there is only one.
     """
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    names = list(dict.fromkeys(common.split_names(text)))
     known = sorted({group.framework for group in material.verdicts.groups})
     unknown = [name for name in names if name not in known]
     if unknown or len(names) == 1:
         which = f"{unknown[0]} has no runs" if unknown else "a control needs two frameworks"
         raise common.CommandError(f"--control={text}: {which}. Frameworks: {', '.join(known)}.")
-    return names
+    return tuple(
+        control
+        for one in material.levels
+        for control in judge_negative_controls(one, names, np.random.default_rng(0))
+    )
 
 
 def _check_packed_file(path: Path, lead: str = "") -> None:

@@ -287,7 +287,7 @@ def parse_family_names(text: str) -> list[str]:
     Raises:
         CommandError: One is unknown.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = common.split_names(text)
     known = families.list_family_names()
     for name in names:
         if name not in known:

@@ -9,8 +9,6 @@ import re
 import shlex
 from collections.abc import Sequence
 
-import numpy as np
-
 from parallax.analysis.data.study_grid import RequestedRun, StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.alignment_levels import LEVELS_NAME
 from parallax.analysis.figures.figure_spec import FigureSpec
@@ -49,7 +47,6 @@ from parallax.analysis.report.study_report import list_failed_run_answers, make_
 from parallax.analysis.report.tables import rows_to_csv, table_to_csv
 from parallax.analysis.stats.learning_curves import FINAL
 from parallax.analysis.verdicts.consistency import PairVerdict
-from parallax.analysis.verdicts.level_checks import judge_negative_controls
 from parallax.analysis.verdicts.study import StudyResults
 
 PUBLICATION_PAGE_NAME, TABLES = "README.md", "tables"
@@ -71,7 +68,6 @@ class StudyPublication:
         causes: Effects of single changes, from separate files.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
         notes: Remarks for readers: the first stands below the title, others below the answer.
-        control: Frameworks of the negative control.
     """
 
     title: str
@@ -84,7 +80,6 @@ class StudyPublication:
     causes: tuple[AblationReport, ...] = ()
     whole: str = ""
     notes: tuple[str, ...] = ()
-    control: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -253,13 +248,8 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
         )
         crossed = study.material.crossed if number == 0 else ()
         found += alignment_levels.make_level_blocks(one, figures, causes, reached, crossed)
-    controls = [
-        control
-        for one in study.material.levels
-        for control in judge_negative_controls(one, study.control, np.random.default_rng(0))
-    ]
-    if controls:
-        found.append(level_checks.make_control_section(controls))
+    if study.material.controls:
+        found.append(level_checks.make_control_section(study.material.controls))
     if found and study.material.longer:
         found.append(level_checks.make_longer_section(study.material.longer))
     return [*found, *map(level_checks.make_crossed_section, study.material.crossed)]

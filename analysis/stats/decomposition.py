@@ -139,15 +139,19 @@ def compute_variance_shares(
     defaults: FrameworkVariance, exact: FrameworkVariance, lockstep: FrameworkVariance
 ) -> VarianceShares:
     """Divide the variance at own hyperparameters by those at equal ones and at equal updates."""
-    total = defaults.between + defaults.within
-    if total <= 0:
-        return VarianceShares(np.nan, np.nan, np.nan, np.nan)
-    return VarianceShares(
-        (defaults.between - exact.between) / total,
-        (exact.between - lockstep.between) / total,
-        lockstep.between / total,
-        defaults.within / total,
-    )
+    levels = (np.array(dataclasses.astuple(one)) for one in (defaults, exact, lockstep))
+    return VarianceShares(*_divide_variances(*levels).tolist())
+
+
+def _divide_variances(
+    defaults: NDArray[np.float64], exact: NDArray[np.float64], lockstep: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the shares, float64[..., 4], of variances between and within, float64[..., 2]."""
+    total = defaults.sum(axis=-1)
+    own, equal, equal_code = (one[..., 0] for one in (defaults, exact, lockstep))
+    parts = np.stack([own - equal, equal - equal_code, equal_code, defaults[..., 1]], axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total[..., None] > 0, parts / total[..., None], np.nan)
 
 
 def decompose_spread(
@@ -170,30 +174,21 @@ def decompose_spread(
         else _BootstrappedVariance(*(np.zeros(size) for size in (2, 2, (resamples, 2))))
         for name in ("defaults", "exact", "lockstep")
     ]
-    estimate = compute_variance_shares(*(FrameworkVariance(*one.estimate) for one in found))
-    world = compute_variance_shares(*(FrameworkVariance(*one.world) for one in found))
-    draws = _divide_draws(*(one.draws for one in found))
-    low, high = _compute_basic_interval(estimate.array, world.array, draws, confidence)
+    estimate, world, draws = (
+        _divide_variances(*(getattr(one, name) for one in found))
+        for name in ("estimate", "world", "draws")
+    )
+    low, high = _compute_basic_interval(estimate, world, draws, confidence)
 
     def combine(weights: Sequence[float]) -> tuple[float, float, float]:
         """Return a sum of weighted shares, with its interval."""
-        values = [array @ np.array(weights) for array in (estimate.array, world.array, draws)]
+        values = [array @ np.array(weights) for array in (estimate, world, draws)]
         point, world_point, drawn = (one[..., None] for one in values)
         ends = _compute_basic_interval(point, world_point, drawn, confidence)
         return float(values[0]), float(ends[0][0]), float(ends[1][0])
 
-    return ShareIntervals(estimate, low, high, combine([0, 1, 1, 0]), combine([1, -1, -1, 0]))
-
-
-def _divide_draws(
-    defaults: NDArray[np.float64], exact: NDArray[np.float64], lockstep: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the shares of each resample, float64[resamples, 4], as `compute_variance_shares`."""
-    between = np.stack([defaults[:, 0], exact[:, 0], lockstep[:, 0]], axis=1)
-    parts = [*(between[:, :2] - between[:, 1:]).T, between[:, 2], defaults[:, 1]]
-    total = defaults.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, np.stack(parts) / total, np.nan).T
+    shares = VarianceShares(*estimate.tolist())
+    return ShareIntervals(shares, low, high, combine([0, 1, 1, 0]), combine([1, -1, -1, 0]))
 
 
 def compute_spread_interval(

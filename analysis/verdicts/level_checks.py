@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallax.analysis.data.load import find_differing_settings
+from parallax.analysis.labels import split_variant
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     compute_paired_framework_p,
@@ -117,8 +118,6 @@ class LongerRuns:
         steps: Environment steps of the runs and of the longer ones.
         scores: Scores of the runs by framework, float64[n].
         longer: Scores of the longer runs by framework, float64[n].
-        gain: Mean of the longer runs minus that of the others, averaged over frameworks, with a t
-            interval over frameworks.
     """
 
     algorithm: str
@@ -127,7 +126,6 @@ class LongerRuns:
     steps: tuple[int, int]
     scores: dict[str, FloatArray]
     longer: dict[str, FloatArray]
-    gain: ConfidenceInterval
 
     @property
     def gains(self) -> dict[str, float]:
@@ -136,6 +134,11 @@ class LongerRuns:
             name: float(scores.mean() - self.scores[name].mean())
             for name, scores in self.longer.items()
         }
+
+    @property
+    def gain(self) -> ConfidenceInterval:
+        """Mean of `gains`, with a t interval over frameworks."""
+        return compute_interval(list(self.gains.values()))
 
 
 def judge_longer_runs(
@@ -159,7 +162,7 @@ def judge_longer_runs(
 
 def _describe_setting(group: ScoreGroup) -> tuple[str, ...]:
     cell = group.cell
-    parts = (part for part in cell.variant.split(",") if not part.startswith("steps="))
+    parts = (part for part in split_variant(cell.variant) if not part.startswith("steps="))
     return (group.framework, cell.algorithm, cell.env, cell.hps, *parts)
 
 
@@ -186,13 +189,10 @@ def _judge_pairs(
         return None
     before = {one.framework: _score_late(one, scale) for one, _ in pairs}
     after = {one.framework: _score_late(one, scale) for _, one in pairs}
-    gains = [float(np.mean(after[name]) - np.mean(before[name])) for name in before]
     steps = _count_steps(own), _count_steps(longer)
     cell = own.cell
     level = find_level(own if own.runs else longer) or ""
-    return LongerRuns(
-        cell.algorithm, cell.env, level, steps, before, after, compute_interval(gains)
-    )
+    return LongerRuns(cell.algorithm, cell.env, level, steps, before, after)
 
 
 def _score_late(group: ScoreGroup, scale: ScoreScale) -> FloatArray:

@@ -100,7 +100,7 @@ INTERVENTION_SEPARATOR, NO_INTERVENTION = "+", "none"  # as run.json has them
 
 REFERENCE_FORMS = "lockstep/reference_forms"  # alignment=lockstep, docs/reference/lockstep-pairs.md
 _COMMON_FORMS = "lockstep/common_forms"  # docs/how-to/lockstep.md
-PATCH_PREFIX = "patch."
+_PATCH_PREFIX = "patch."
 FormKey = tuple[str, str]  # algorithm, framework
 # Lockstep training was done without these; with them, equality is not shown.
 _OFF: Mapping[str, tuple[Any, ...]] = {
@@ -165,7 +165,7 @@ def list_remaining_differences(
         return None
     key = (algorithm, framework)
     whole = form | {name for name, *_ in _read_dependent_parts().get(key, ())}
-    remaining = [whole - _list_inert(key, run) - _list_applied(run) for run in runs]
+    remaining = [whole - _list_inert(key, run) - list_applied_interventions(run) for run in runs]
     return tuple(sorted(frozenset.union(*remaining) if remaining else whole))
 
 
@@ -179,10 +179,10 @@ def _list_inert(key: FormKey, run: CompletedRun) -> frozenset[str]:
     return found | _ACTION_UNIT_PARTS if has_unit_bounds and not is_wrapped else found
 
 
-def _list_applied(run: CompletedRun) -> frozenset[str]:
+def list_applied_interventions(run: CompletedRun) -> frozenset[str]:
     """Return the names of a run's interventions without patches, which only set values."""
     names = run.interventions or _split_names(str(run.spec.get("intervention", NO_INTERVENTION)))
-    return frozenset(name for name in names if not name.startswith(PATCH_PREFIX))
+    return frozenset(name for name in names if not name.startswith(_PATCH_PREFIX))
 
 
 def _have_one_action_unit(first: ScoreGroup, second: ScoreGroup) -> bool:
@@ -223,4 +223,4 @@ def _is_in_form(run: CompletedRun, table: str) -> bool:
     acting = {name for name, *_ in _read_dependent_parts().get(key, ())} - inert
     if form is None or (acting - form and table != REFERENCE_FORMS):
         return False
-    return (form | acting) - inert == _list_applied(run) - inert
+    return (form | acting) - inert == list_applied_interventions(run) - inert

@@ -35,7 +35,7 @@ from parallax.analysis.verdicts.groups import (
     group_runs,
     list_cells,
 )
-from parallax.analysis.verdicts.level_checks import LongerRuns
+from parallax.analysis.verdicts.level_checks import LongerRuns, NegativeControl
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import (
     OmnibusVerdict,
@@ -324,6 +324,7 @@ class StudyResults:
         method: Method of the intervals in `curves` and `finals`.
         levels: Spread at each level of alignment, of studies with several levels.
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
+        controls: Frameworks of the same updates; empty unless a negative control was named.
         longer: Runs beside longer ones of the same settings; empty unless these were given.
         parts: Each study, algorithm and variant with a used run, in order.
         variants: Each study and variant with a used run, all algorithms together.
@@ -344,6 +345,7 @@ class StudyResults:
     method: str
     levels: tuple[LevelResults, ...] = ()
     crossed: tuple[CrossedDesign, ...] = ()
+    controls: tuple[NegativeControl, ...] = ()
     longer: tuple[LongerRuns, ...] = ()
     groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
     parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)

@@ -44,7 +44,10 @@ from parallax.analysis.verdicts.alignment_levels import (
     compute_late_rise,
 )
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
-from parallax.analysis.verdicts.run_differences import PATCH_PREFIX, list_remaining_differences
+from parallax.analysis.verdicts.run_differences import (
+    list_applied_interventions,
+    list_remaining_differences,
+)
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 LEVELS_HEADING = "Hyperparameters or code?"
@@ -163,22 +166,21 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
 
 def _describe_code_share(shares: ShareIntervals) -> str:
     """Return the share of known differences in update code."""
-    shown = "" if shares.code[1] > 0 else ", not shown to be above 0"
     return (
         "The other differences include known ones in the code of an update: "
-        f"{format_share(*shares.code)}{shown}."
+        f"{_format_tested_share(shares.code)}."
     )
 
 
-def _format_left(shares: ShareIntervals) -> str:
-    """Return the share of other differences, and whether it is shown."""
-    return format_share(*shares.equal) + ", not shown to be above 0" * (shares.equal[1] <= 0)
+def _format_tested_share(share: tuple[float, float, float]) -> str:
+    """Return a share with its interval, and whether it is shown to be above 0."""
+    return format_share(*share) + ", not shown to be above 0" * (share[1] <= 0)
 
 
 def _describe_secondary(found: LevelDecomposition) -> str:
     return (
         f"If the score is the mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations, "
-        f"other differences explain {_format_left(found.shares)}."
+        f"other differences explain {_format_tested_share(found.shares.equal)}."
     )
 
 
@@ -193,7 +195,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
     shares = found.without_framework[name]
     text = (
         f"Without {get_label(name)}, hyperparameters explain {format_share(*shares.own)} and other "
-        f"differences {_format_left(shares)}"
+        f"differences {_format_tested_share(shares.equal)}"
     )
     if found.by_algorithm:
         algorithm = found.most_frequent_algorithm
@@ -450,12 +452,8 @@ def _describe_exact_changes(results: LevelResults) -> str:
     for task, levels in results.by_task.items():
         if _COMPARED in levels and "defaults" in levels:
             for name, group in levels[_COMPARED].groups.items():
-                before = _read_interventions(levels["defaults"].groups.get(name))
-                found[name, task.algorithm] |= {
-                    one
-                    for one in _read_interventions(group) - before
-                    if not one.startswith(PATCH_PREFIX)
-                }
+                before = levels["defaults"].groups.get(name)
+                found[name, task.algorithm] |= _list_changes(group) - _list_changes(before)
     texts = [
         f"{', '.join(sorted(names))} ({get_label(framework)}'s {get_label(algorithm)})"
         for (framework, algorithm), names in sorted(found.items())
@@ -467,6 +465,12 @@ def _describe_exact_changes(results: LevelResults) -> str:
         if texts
         else ""
     )
+
+
+def _list_changes(group: ScoreGroup | None) -> set[str]:
+    """Return the interventions of a group's runs without patches, which only set values."""
+    runs = group.runs if group else ()
+    return set().union(*map(list_applied_interventions, runs))
 
 
 def _describe_overrides(results: LevelResults) -> str:

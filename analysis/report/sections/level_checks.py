@@ -67,9 +67,9 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
             f"{get_label(one.algorithm)} on {one.env}",
             LEVEL_LABELS[one.level],
             f"{one.steps[0]:,}",
-            f"{_average(one.scores):.2f} ({_count(one.scores)} runs)",
+            f"{_average_scores(one.scores):.2f} ({_count_scores(one.scores)} runs)",
             f"{one.steps[1]:,}",
-            f"{_average(one.longer):.2f} ({_count(one.longer)} runs)",
+            f"{_average_scores(one.longer):.2f} ({_count_scores(one.longer)} runs)",
             format_estimate(one.gain),
             _describe_extreme_gains(one),
         )
@@ -96,11 +96,11 @@ def _describe_extreme_gains(one: LongerRuns) -> str:
     return f"{gains[least]:z.2f} ({get_label(least)}) to {gains[most]:z.2f} ({get_label(most)})"
 
 
-def _average(scores: Mapping[str, FloatArray]) -> float:
+def _average_scores(scores: Mapping[str, FloatArray]) -> float:
     return float(np.mean([values.mean() for values in scores.values()]))
 
 
-def _count(scores: Mapping[str, FloatArray]) -> int:
+def _count_scores(scores: Mapping[str, FloatArray]) -> int:
     return sum(map(len, scores.values()))
 
 
