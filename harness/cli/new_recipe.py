@@ -19,6 +19,7 @@ from parallax.harness.record.files import write_texts_atomically
 
 _NO_COUNTERPART = "no counterpart here"
 _NO_LITERAL = object()
+_LONGEST_SHOWN = 200  # characters of an entry
 _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
     "temperature_learning_rate",
@@ -166,10 +167,10 @@ class _EntryTranslator:
         value = self._entry.get(name, default)
         try:
             number = float(value)
-        except (TypeError, ValueError):
-            raise SpecError(f"{name}={value!r} must be a number.") from None
-        if number < 0 or number != int(number):
-            raise SpecError(f"{name}={value!r} must be a whole number.")
+        except (OverflowError, TypeError, ValueError):
+            raise SpecError(f"{name}={_shorten(repr(value))} must be a number.") from None
+        if isinstance(value, bool) or number < 0 or not number.is_integer():
+            raise SpecError(f"{name}={_shorten(repr(value))} must be a whole number.")
         return int(number)
 
     def translate(self) -> TranslatedRecipe:
@@ -199,13 +200,16 @@ class _EntryTranslator:
             else:
                 reason = self._set(_SAME[name], name, value) if name in _SAME else _NO_COUNTERPART
             if reason:
-                self._untranslated[f"{name}: {value}"] = reason
+                self._untranslated[f"{_shorten(str(name))}: {_shorten(str(value))}"] = reason
         build_dataclass(ALGORITHMS[self._algorithm], self._values, f"the {self._algorithm} recipe")
         return TranslatedRecipe(self._values, self._origins, self._overrides, self._untranslated)
 
     def _set(self, field: str, name: str, value: Any) -> str:
         if field not in self._values:
             return f"{self._algorithm} has no {field} here"
+        # True counts as 1 in Python.
+        if isinstance(self._entry[name], bool) and not isinstance(self._values[field], bool):
+            return "it is not a number"
         if isinstance(value, str):
             number = _parse_literal(value)
             if number is _NO_LITERAL:
@@ -362,6 +366,10 @@ def _parse_literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return _NO_LITERAL
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _parse_call(value: Any) -> dict[str, Any] | None:

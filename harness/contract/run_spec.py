@@ -35,6 +35,7 @@ from parallax.harness.record.layout import (
     RunPath,
     format_implementation,
     format_task_name,
+    is_visible,
     parse_seed,
 )
 
@@ -481,10 +482,10 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
         SpecError: One cannot.
     """
     for name, value in ((name, values[name]) for name in _FOLDER_NAMES if name in values):
-        if not value.isprintable():
+        if not is_visible(value):
             raise SpecError(
-                f"{name}={value!r} holds characters that cannot be shown, such as a tab or a "
-                "line's end: leave them out."
+                f"{name}={value!a} holds characters that cannot be shown, "
+                "such as a tab or a line's end: leave them out."
             )
         if len(value.encode()) > _MAX_NAME_BYTES:
             raise SpecError(

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from parallax.harness.record.layout import is_visible
+
 MAX_JOBS = 1024
 """Largest number of processes that a command may start at a time."""
 
@@ -106,11 +108,11 @@ def summarize_error(error: object) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Return the text with control characters and other unprintable ones as escapes."""
-    if text.isprintable():  # nearly always, and hundreds of thousands of texts in a study
+    """Return the text with control characters and other invisible ones as escapes."""
+    if is_visible(text):  # nearly always, and hundreds of thousands of texts in a study
         return text
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        char if is_visible(char) else char.encode("unicode_escape").decode() for char in text
     )
 
 

@@ -27,6 +27,11 @@ SCRIPT_DIFF_FILE = "script.diff"
 LOGGER_FOLDERS = ("tensorboard", "wandb")
 PACKED_SUFFIX = ".parquet"  # of a file of packed runs
 CHECKPOINT_FOLDER = "checkpoint"
+# Fillers, blanks and variation selectors, which `str.isprintable` calls printable.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
 
 ANALYSIS_FOLDER = "analysis"
 SLURM_FOLDER = "slurm"
@@ -44,6 +49,11 @@ _PLAIN_CHANGES = re.compile(r"[\w.:=,+-]+", re.ASCII)
 
 _SEED_FOLDER = re.compile(r"seed=(\d{1,20})")
 _PATH_FIELDS = ("study", "env", "algorithm", "hps", "framework", "variant")
+
+
+def is_visible(text: str) -> bool:
+    """Return whether a text has no control characters or other ones that cannot be seen."""
+    return text.isprintable() and (text.isascii() or not _INVISIBLE.search(text))
 
 
 @dataclasses.dataclass(frozen=True)

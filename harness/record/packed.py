@@ -266,7 +266,11 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
         "completed": True,
         "failed": False,
     }
-    values = {name: row[name] for name in wanted}
+    # An earlier version stored characters as they are that `escape_unprintable` now escapes.
+    values = {
+        name: escape_unprintable(row[name]) if isinstance(row[name], str) else row[name]
+        for name in wanted
+    }
     seconds = record.timings.seconds
     values["seconds"] = round_score(row["seconds"])
     wanted["seconds"] = round_score(None if seconds is None or seconds < 0 else seconds)

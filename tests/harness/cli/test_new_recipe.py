@@ -128,6 +128,8 @@ def test_single_values(algorithm, entry, expected):
         ("ppo", {"env_wrapper": [{"a.B": {"c": 1}}]}, "class of its own"),
         ("ppo", {"normalize": "{'norm_obs': True}"}, "only true and false"),
         ("dqn", {"exploration_fraction": 0.1}, "n_timesteps"),
+        ("ppo", {"n_steps": True}, "not a number"),
+        ("dqn", {"train_freq": True, "n_envs": 8}, "not a number"),
     ],
 )
 def test_reasons(algorithm, entry, reason):
@@ -137,8 +139,14 @@ def test_reasons(algorithm, entry, reason):
 def test_values_that_cannot_be_used_are_refused():
     with pytest.raises(SpecError, match="gamma"):
         translate_zoo_entry("ppo", {"gamma": 2.0})
-    with pytest.raises(SpecError, match="n_envs"):
-        translate_zoo_entry("ppo", {"n_envs": "many"})
+    for value in ("many", True, float("inf"), float("nan"), 10**400):
+        with pytest.raises(SpecError, match=r"n_envs=.* must be a (whole )?number"):
+            translate_zoo_entry("ppo", {"n_envs": value})
+
+
+def test_long_entries_are_shortened():
+    (name,) = translate_zoo_entry("ppo", {"a" * 9000: list(range(9000))}).untranslated
+    assert len(name) < 500
 
 
 def test_unknown_task_error_lists_the_known_ones(zoo, capsys):

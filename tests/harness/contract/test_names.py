@@ -8,8 +8,10 @@ import support
 from parallax.harness.contract import run_spec
 from parallax.harness.contract.fields import SpecError, UnfinishedAdapterError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
+from parallax.harness.record.layout import is_visible
 
 UNSHOWN = ["a\nb", "a\tb", "a\x1b[2J", "a\x00", "a\u202eb", "a\u200b", "a\udc80"]
+UNSHOWN += ["a\ufe0f", "a\u3164", "\u034fa", "a\u2800", "a\U000e0100"]  # printable by Python's rule
 
 
 def a_spec(name, value):
@@ -22,7 +24,8 @@ def a_spec(name, value):
 def test_names_that_cannot_be_shown_are_refused(name, value):
     with pytest.raises(SpecError, match="cannot be shown") as refused:
         spec_from_dict(a_spec(name, value))
-    assert f"{name}={value!r}" in str(refused.value) and str(refused.value).isprintable()
+    assert f"{name}={value!a}" in str(refused.value)
+    assert is_visible(str(refused.value))
 
 
 @pytest.mark.parametrize("value", ["a\x1b[2J", " a", "a "])

@@ -205,6 +205,7 @@ def test_files_are_written_through_their_staging_folder_and_as_strict_json(folde
     assert (place / "d").read_text() == text
     assert sorted(path.name for path in place.iterdir()) == ["a", "b" * 250, "c.png", "d"]
     assert files.escape_unprintable("a\tb\x1b\u00e9\u200b") == "a\\tb\\x1b\u00e9\\u200b"
+    assert files.escape_unprintable("sb3\ufe0f \u5b57") == "sb3\\ufe0f \u5b57"
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):

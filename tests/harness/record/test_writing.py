@@ -800,6 +800,15 @@ def test_packed_seconds_match_the_record_unless_a_clock_went_back(row, recorded,
         assert (words == "") is agrees
 
 
+def test_packed_names_with_invisible_characters_match_the_record_with_and_without_escapes(row):
+    found = packed.judge_row(row, Path("study.parquet"))
+    spec = msgspec.structs.replace(found.record.spec, hps="original\ufe0f")
+    record = msgspec.structs.replace(found.record, spec=spec)
+    for hps, agrees in ((spec.hps, True), (r"original\ufe0f", True), ("original", False)):
+        present = packed.translate_row(row) | {"hps": hps}
+        assert (packed.find_contradiction(present, record, found.evaluations) == "") is agrees
+
+
 def test_packed_run_matches_its_hash_and_may_be_renamed(row):
     hashed = row | {"study": "renamed"}
     assert packed.check_hash(hashed) is None
