@@ -7,6 +7,9 @@ and `again` in place of `probe` measures only the probes that the file has for a
 A fault is *found* if an answer changes, and *named* if the words of a changed answer match the
 pattern that the file has for it.
 
+`python -m tests.line_faults causes GROUPS SEED` plants groups of four faults into copies of a package,
+and reports whether `parallax probe --causes` finds the line behind each changed answer.
+
 `python -m tests.line_faults lockstep` trains each framework side by side with itself and a fault
 that has a `first` in the file, and compares the first difference with that pattern.
 """
@@ -16,18 +19,24 @@ import functools
 import json
 import re
 import sys
+import tempfile
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from parallax.analysis.stats.two_sample import compute_wilson_interval
+from parallax.harness.cli.changed_code import find_causes, list_code_changes, write_without
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import _parse_entry
+from parallax.harness.interventions.source import describe_overlap, find_module_file, locate_segment
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings
 from parallax.harness.probes import baseline, catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.probe import OTHER_FUNCTION
+from parallax.harness.probes.runner import ProbeTargets, make_probe_target, run_probes
 from parallax.harness.probes.worker import answer_probe
 
 FILE = Path(__file__).parent / "plants" / "one_line_faults.yaml"
@@ -40,6 +49,7 @@ SEEN_BY_NONE: dict[str, str] = {
 }
 """Faults that no probe can see, and why."""
 STORED = Path(__file__).parents[1] / "docs" / "differences.json"
+GROUP_SIZE = 4
 RAW_NUMBERS = re.compile(r"other numbers|^[\s\d.,;e+\-\[\]>naif]*$")
 
 
@@ -160,6 +170,101 @@ def locate_faults(names):
     print(f"{located} of {len(faults)} located")
 
 
+def choose_groups(count, seed):
+    """Return groups of four faults of one implementation with different lines, at random."""
+    rng = np.random.default_rng(seed)
+    found = load_outcomes()
+    by_implementation = {}
+    for fault in load_faults():
+        package = (*load_adapter(fault.framework).import_names, "")[0]
+        # Only faults of Python files of one package, each of which changes an answer alone.
+        is_inside = all(piece.module.partition(".")[0] == package for piece in fault.change.source)
+        if is_inside and fault.framework != "torchrl" and found.get(fault.name):
+            by_implementation.setdefault((fault.framework, fault.algorithm), []).append(fault)
+    pools = [faults for faults in by_implementation.values() if len(faults) >= GROUP_SIZE]
+    groups = []
+    while len(groups) < count:
+        pool = pools[rng.integers(len(pools))]
+        group = [pool[i] for i in rng.permutation(len(pool))[:GROUP_SIZE]]
+        spots = [(fault.name, piece) for fault in group for piece in fault.change.source]
+        if not describe_overlap(spots):
+            groups.append(group)
+    return groups
+
+
+def write_faults(faults, package, folder):
+    """Copy a package into a folder, with the lines of some faults, and return the copy."""
+    write_without([], package, folder)
+    edits = {}
+    for spot in (locate_segment(piece) for fault in faults for piece in fault.change.source):
+        edits.setdefault(spot.path.relative_to(package), []).append(spot)
+    for file, spots in edits.items():
+        text = (package / file).read_text()
+        for spot in sorted(spots, key=lambda spot: -spot.start):
+            text = text[: spot.start] + spot.replacement + text[spot.end :]
+        (folder / package.name / file).write_text(text)
+    return folder / package.name
+
+
+def find_group_causes(group, folder):
+    """Return the faults that are found behind each changed answer of a group, by probe."""
+    framework, algorithm = group[0].framework, group[0].algorithm
+    package = find_module_file(load_adapter(framework).import_names[0]).parent
+    changed = write_faults(group, package, folder / "all")
+    lines = {}  # the fault of each changed place, by its file and its line in the installed file
+    for fault in group:
+        alone = write_faults([fault], package, folder / fault.name)
+        for change in list_code_changes(package, alone):
+            lines |= {(change.file, block.old_start): fault.name for block in change.blocks}
+    probes = [probe for probe in catalogue.PROBES if probe.algorithm == algorithm]
+
+    def measure_folder(source, chosen=probes):
+        target = make_probe_target(framework, label="x")
+        target = dataclasses.replace(target, source=source, explains=False)
+        return run_probes(chosen, ProbeTargets((target,)), lambda _: None)
+
+    healthy = {r.probe: r.answers["x"] for r in measure_folder(None).results}
+    answers = {
+        result.probe: result.answers["x"]
+        for result in measure_folder(folder / "all").results
+        if describe_change(result, healthy[result.probe], result.answers["x"])
+    }
+    chosen = [probe for probe in probes if probe.name in answers]
+    changes = list_code_changes(package, changed)
+    measure = functools.partial(measure_folder, chosen=chosen)
+    causes = find_causes(answers, changed, changes, measure)
+    return {
+        probe: {
+            lines[change.file, block.old_start]
+            for cause in of_answer
+            for change in cause
+            for block in change.blocks
+        }
+        for probe, of_answer in causes.items()
+    }
+
+
+def report_causes(count, seed):
+    """Print which faults of groups are found behind changed answers, and whether they are right."""
+    alone, counts = load_outcomes(), Counter()
+    for group in choose_groups(count, seed):
+        with tempfile.TemporaryDirectory() as folder:
+            found = find_group_causes(group, Path(folder))
+        names = {fault.name for fault in group}
+        for probe, causes in found.items():
+            able = {name for name in names if probe in alone[name]}
+            counts["answers"] += 1
+            word = "right" if causes and causes <= able else "wrong" if causes else "none"
+            counts[word] += 1
+            if word != "right":
+                print(f"  {word}: {probe}: {sorted(causes)}; alone: {sorted(able)}")
+        located = set().union(*found.values())
+        counts["faults"] += len(names)
+        counts["located"] += len(located & names)
+        print(f"{group[0].framework} {group[0].algorithm}: {sorted(names)}", flush=True)
+        print(f"  not located: {sorted(names - located)}; {dict(counts)}", flush=True)
+
+
 def plant_faults(names, again=False):
     """Plant faults, print each with its changed answers, and write these to the file.
 
@@ -222,6 +327,9 @@ if __name__ == "__main__":
             plant_faults(names)
         case ["again", *names]:
             plant_faults(names, again=True)
+        case ["causes", count, seed]:
+            report_causes(int(count), int(seed))
+            sys.exit()
         case ["lockstep", *names]:
             locate_faults(names)
     report_outcomes()

@@ -99,6 +99,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--path", type=Path, metavar="CHECKOUT", help=text)
     text = "with --path: compare commits of the checkout instead of its current files"
     group.add_argument("--commits", metavar="A..B", help=text)
+    text = "with --path: find the changed lines behind each changed answer, by measuring it again "
+    text += "without them"
+    group.add_argument("--causes", action="store_true", help=text)
     text = "compare your own copy of a CleanRL script with the wheel's"
     add_file_argument(group, "--script", text)
     text = "compare two installed versions: this Python's and that of --python"
@@ -155,6 +158,8 @@ def check_checkout_options(options: argparse.Namespace) -> None:
     """Check `--path`, `--commits` and `--script` against the other options."""
     if options.commits and not options.path:
         raise SpecError("--commits needs a repository: add --path CHECKOUT.")
+    if options.causes and not options.path:
+        raise SpecError("--causes is about the changes of a checkout: add --path CHECKOUT.")
     if not (options.path or options.script):
         return
     option = "--path" if options.path else "--script"
@@ -291,7 +296,7 @@ def run_other_code(probes: Sequence[Probe], options: argparse.Namespace) -> int:
     if options.script:
         found = compare_script(request, options.script)
     else:
-        found = compare_checkout(request, options.path, options.commits)
+        found = compare_checkout(request, options.path, options.commits, options.causes)
     print_lines(["", *report.format_report(found, options.all)])
     write_output_files(render_files(found, options), [options.markdown, options.claims])
     return choose_exit_code(found, bool(list_changes_in_order(found)))

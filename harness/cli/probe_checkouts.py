@@ -1,8 +1,7 @@
 """`parallax probe --path CHECKOUT [--commits A..B]` and `--script FILE`: answers of other code."""
 
-import ast
 import dataclasses
-import difflib
+import functools
 import hashlib
 import io
 import itertools
@@ -11,10 +10,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parallax.harness.cli.arguments import find_script_side
+from parallax.harness.cli.changed_code import (
+    Cause,
+    CodeChange,
+    find_causes,
+    format_causes,
+    format_code_changes,
+    list_code_changes,
+)
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -23,7 +30,15 @@ from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.probes.baseline import describe_change, merge_reports
 from parallax.harness.probes.intervention_check import get_single_framework
 from parallax.harness.probes.results import ProbeReport
-from parallax.harness.probes.runner import ProbeRequest, ProbeTargets, make_probe_target, run_probes
+from parallax.harness.probes.runner import (
+    ProbeRequest,
+    ProbeTarget,
+    ProbeTargets,
+    ReportAnswer,
+    make_probe_target,
+    run_probes,
+)
+from parallax.harness.record.files import print_lines
 
 INSTALLED = "installed"
 _MAX_COMMITS = 200
@@ -49,13 +64,16 @@ class SourceVersion:
     package: Path
 
 
-def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None) -> ProbeReport:
+def compare_checkout(
+    request: ProbeRequest, checkout: Path, commits: str | None, finds_causes: bool = False
+) -> ProbeReport:
     """Measure the states of a checkout and print which answers changed between them.
 
     Args:
         request: Probes and the one framework.
         checkout: A working copy of its repository.
         commits: `A..B`; None compares the files as they are with the installed version.
+        finds_causes: Whether to find the changed lines behind each changed answer.
 
     Returns:
         The answers of all states, in order.
@@ -70,7 +88,14 @@ def compare_checkout(request: ProbeRequest, checkout: Path, commits: str | None)
     else:
         versions = list_commits(checkout, package, commits)
     found = measure_versions(versions, framework, request)
-    _print_changes(found, versions)
+
+    def measure_folder(probes: Sequence[str], report: ReportAnswer, folder: Path) -> ProbeReport:
+        target = make_version_target(framework, request, "without", folder)
+        chosen = [probe for probe in request.probes if probe.name in probes]
+        target = dataclasses.replace(target, explains=False)  # numbers show that an answer changed
+        return run_probes(chosen, ProbeTargets((target,)), report)
+
+    _print_changes(found, versions, measure_folder if finds_causes else None)
     return found
 
 
@@ -89,94 +114,80 @@ def compare_script(request: ProbeRequest, path: Path) -> ProbeReport:
     return found
 
 
-def _print_changes(found: ProbeReport, versions: Sequence[SourceVersion]) -> None:
+MeasureProbes = Callable[[Sequence[str], ReportAnswer, Path], ProbeReport]
+"""Returns the answers of named probes to the package in a folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerChange:
+    """An answer that differs between two states of the code, in words."""
+
+    before: str
+    after: str
+    probe: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return its line."""
+        return f"{self.before} -> {self.after}  {self.probe}: {self.text}"
+
+
+def _print_changes(
+    found: ProbeReport, versions: Sequence[SourceVersion], measure: MeasureProbes | None = None
+) -> None:
+    # With a function that measures, answers are listed below the changed lines behind them.
     for version in versions:
         print(f"{version.label}: {version.description}")
     changes = list_changes_in_order(found)
     print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
-    print(*(f"  {change}\n" for change in changes), sep="", end="")
+    if not measure:
+        print_lines(f"  {change}" for change in changes)
     for before, after in itertools.pairwise(versions):
-        moved = any(change.startswith(f"{before.label} -> {after.label} ") for change in changes)
-        if moved:
+        moved = [c for c in changes if (c.before, c.after) == (before.label, after.label)]
+        code = list_code_changes(before.package, after.package) if moved else []
+        if moved and measure and code:
+            causes = _measure_causes(found, moved, after, code, measure)
+            print_lines(f"  {line}" for line in format_causes(causes, code))
+        elif moved:
             print(f"Code that differs, {before.label} -> {after.label}:")
-            lines = list_changed_code(before.package, after.package, first=" ".join(changes))
-            print(*(f"  {line}\n" for line in lines), sep="", end="")
+            lines = format_code_changes(code, first=" ".join(change.text for change in moved))
+            print_lines(f"  {line}" for line in lines)
 
 
-_MAX_CODE_LINES = 40
+def _measure_causes(
+    found: ProbeReport,
+    moved: Sequence[AnswerChange],
+    after: SourceVersion,
+    code: Sequence[CodeChange],
+    measure: MeasureProbes,
+) -> dict[str, tuple[Cause, ...]]:
+    # The changes behind each changed answer, by its line.
+    answers = {result.probe: result.answers[after.label] for result in found.results}
+    answers = {change.probe: answers[change.probe] for change in moved}
+    n_folders = len(code) + len({change.file for change in code})
+    with CommandProgress(n_folders * len(answers)) as progress:
+        measure_changed = functools.partial(measure, list(answers), progress.advance)
+        by_probe = find_causes(answers, after.package, code, measure_changed)
+    return {str(change): by_probe[change.probe] for change in moved}
 
 
-def list_changed_code(before: Path, after: Path, first: str = "") -> list[str]:
-    """Return the functions that differ between two folders, with lines; `first` files lead.
-
-    Comments, docstrings and the form of the code do not count.
-    """
-    old, new = (
-        {
-            (path.relative_to(folder).as_posix(), name): code
-            for path in sorted(folder.rglob("*.py"))
-            for name, code in _read_functions(path).items()
-        }
-        for folder in (before, after)
-    )
-    lines: list[str] = []
-    changed = [place for place in {**old, **new} if old.get(place) != new.get(place)]
-    changed.sort(key=lambda place: place[0] not in first)
-    for number, place in enumerate(changed):
-        texts = [code.get(place, "").splitlines() for code in (old, new)]
-        moved = [
-            line
-            for line in difflib.unified_diff(texts[0], texts[1], n=0)
-            if not line.startswith(("@@", "---", "+++"))
-        ]
-        if lines and len(lines) + len(moved) > _MAX_CODE_LINES:
-            lines.append(f"{len(changed) - number} further functions of {len(changed)}")
-            break
-        lines += [": ".join(place), *(f"  {line[0]} {line[1:].strip()}" for line in moved)]
-    return lines
-
-
-def _read_functions(path: Path) -> dict[str, str]:
-    # Code by function; code outside of functions by class or as "module".
-    found: dict[str, str] = {}
-
-    def add_code(owner: ast.Module | ast.ClassDef, prefix: str) -> None:
-        for node in owner.body:
-            if isinstance(node, ast.ClassDef):
-                add_code(node, f"{prefix}{node.name}.")
-                continue
-            name = prefix.rstrip(".") or "module"
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                name = prefix + node.name
-                if ast.get_docstring(node, clean=False) is not None:
-                    node.body = node.body[1:] or [ast.Pass()]
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            found[name] = found.get(name, "") + ("" if is_text else ast.unparse(node) + "\n")
-
-    try:
-        add_code(ast.parse(path.read_bytes()), "")
-    except (SyntaxError, ValueError):
-        return {"module": path.read_text(errors="replace")}
-    return found
-
-
-def list_changes_in_order(found: ProbeReport) -> list[str]:
-    """Return a line for each answer that differs from the previous state.
+def list_changes_in_order(found: ProbeReport) -> list[AnswerChange]:
+    """Return each answer that differs from the previous state.
 
     States in which a probe failed to run are skipped: their neighbours are compared.
     """
-    lines = []
+    changes = []
     for before, after in itertools.combinations(found.versions, 2):
         for result in found.results:
             measured = [n for n in found.versions if n in result.answers]
             measured = [n for n in measured if not result.answers[n].failed]
             if (before, after) in itertools.pairwise(measured):
                 old, new = result.answers[before], result.answers[after]
-                lines += [
-                    f"{before} -> {after}  {result.probe}: {text}"
+                changes += [
+                    AnswerChange(before, after, result.probe, text)
                     for text in describe_change(result, old, new)
                 ]
-    return lines
+    return changes
 
 
 def measure_versions(
@@ -186,14 +197,21 @@ def measure_versions(
     found: ProbeReport | None = None
     with CommandProgress(len(versions) * len(request.probes)) as progress:
         for version in versions:  # one after the other: each uses all processes
-            target = make_probe_target(framework, request.python, version.label)
-            target = dataclasses.replace(
-                target, level=request.level, source=version.folder, uses_store=request.uses_store
-            )
+            target = make_version_target(framework, request, version.label, version.folder)
             report = run_probes(request.probes, ProbeTargets((target,)), progress.advance)
             found = report if found is None else merge_reports(report, found)
     assert found is not None
     return found
+
+
+def make_version_target(
+    framework: str, request: ProbeRequest, label: str, folder: Path | None
+) -> ProbeTarget:
+    """Return the target of a framework whose package is in a folder; None for the installed one."""
+    target = make_probe_target(framework, request.python, label)
+    return dataclasses.replace(
+        target, level=request.level, source=folder, uses_store=request.uses_store
+    )
 
 
 def _get_package(framework: str) -> str:

@@ -105,6 +105,7 @@ class ProbeTarget:
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
         uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
+        explains: Whether answers say in words how they differ, which can take a minute.
         uses_jax: Whether its packages include JAX, whose watched trainings take longest.
     """
 
@@ -118,6 +119,7 @@ class ProbeTarget:
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
     uses_store: bool = False
+    explains: bool = True
     uses_jax: bool = False
 
 
@@ -327,6 +329,7 @@ class ProbeProcess:
             WorkerTask(
                 *(t.entry, file, t.intervention, t.level, t.seed, t.script, t.acceleration),
                 uses_store=t.uses_store and t.source is None,
+                explains=t.explains,
             ).text
             for t, (_, file) in zip(targets, pipes, strict=True)
         ]

@@ -54,6 +54,7 @@ class WorkerTask:
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
         uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
+        explains: Whether answers say in words how they differ, which can take a minute.
     """
 
     entry: str
@@ -64,12 +65,13 @@ class WorkerTask:
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
     uses_store: bool = False
+    explains: bool = True
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `MODULE:ADAPTER@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@STORE@SCRIPT`."""
-        entry, file, seed, intervention, level, hps, acceleration, store, script = text.split(
-            "@", 8
+        """Parse `ENTRY@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@STORE@WORDS@SCRIPT`."""
+        entry, file, seed, intervention, level, hps, acceleration, store, words, script = (
+            text.split("@", 9)
         )
         return cls(
             entry,
@@ -80,6 +82,7 @@ class WorkerTask:
             Path(script) if script else None,
             acceleration,
             uses_store=bool(int(store)),
+            explains=bool(int(words)),
         )
 
     @property
@@ -87,7 +90,8 @@ class WorkerTask:
         """Inverse of `from_text`."""
         level, script = (self.level.name, self.level.hps), str(self.script or "")
         words = (self.entry, str(self.file), str(self.seed), self.intervention, *level)
-        return "@".join((*words, self.acceleration, str(int(self.uses_store)), script))
+        switches = (str(int(switch)) for switch in (self.uses_store, self.explains))
+        return "@".join((*words, self.acceleration, *switches, script))
 
     def open_store(self, adapter: Adapter) -> AnswerStore | None:
         """Open the store of its answers; None unless they depend only on the installed code."""
@@ -223,7 +227,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
             stored = store.load_answer(name) if store else None
             if stored is None:
                 cache.drop_other_algorithms(known[name].algorithm)
-                measured = to_plain(answer_probe(known[name], cache))
+                measured = to_plain(answer_probe(known[name], cache, task.explains))
                 if store:
                     store.save_answer(measured)
             _write_line(answers, {"result": stored or measured, "stored": stored is not None})
@@ -253,10 +257,10 @@ def find_task_interventions(
     return [item for item in items if item is not None]
 
 
-def answer_probe(probe: Probe, cache: ExperimentCache) -> ProbeResult:
+def answer_probe(probe: Probe, cache: ExperimentCache, explains: bool = True) -> ProbeResult:
     """Return one framework's answer; an error becomes a failed answer."""
     try:
-        return run_probe(probe, {cache.adapter.name: cache})
+        return run_probe(probe, {cache.adapter.name: cache}, explains)
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())[:MAX_ERROR_CHARACTERS]

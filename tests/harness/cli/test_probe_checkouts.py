@@ -8,7 +8,7 @@ import pytest
 import stable_baselines3
 
 from parallax.harness.cli.main import main
-from parallax.harness.cli.probe_checkouts import list_changed_code, list_commits
+from parallax.harness.cli.probe_checkouts import list_commits
 from parallax.harness.contract.fields import SpecError
 
 SOURCE = Path(stable_baselines3.__file__).parent
@@ -75,49 +75,6 @@ def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
         list_commits(checkout, "stable_baselines3", "HEAD~1..HEAD")
 
 
-CODE = 'X = 1\n\n\nclass A:\n    """Text."""\n\n    y = 2\n\n    def f(self):\n        return 3\n'
-
-
-def test_functions_that_differ_are_listed(tmp_path):
-    before, after = tmp_path / "a", tmp_path / "b"
-    for path in (f / name for f in (before, after) for name in ("same.py", "x.py", "y.py")):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(CODE)
-    (after / "same.py").write_text(CODE.replace("Text.", "Other.").replace("\n\n\n", "\n"))
-    (after / "x.py").write_text(CODE.replace("X = 1", "X = 5").replace("y = 2", "y = 6"))
-    added = "\n    def g(self):\n        'Text.'\n        pass\n"
-    (after / "y.py").write_text(CODE.replace("return 3", "return 4") + added)
-    of_x = ["x.py: module", "  - X = 1", "  + X = 5", "x.py: A", "  - y = 2", "  + y = 6"]
-    of_y = [
-        "y.py: A.f",
-        "  - return 3",
-        "  + return 4",
-        "y.py: A.g",
-        "  + def g(self):",
-        "  + pass",
-    ]
-    assert list_changed_code(before, after) == of_x + of_y
-    assert list_changed_code(before, after, first="[package/y.py:9]") == of_y + of_x
-
-
-def test_many_functions_that_differ_are_counted(tmp_path):
-    for name, count in (("a", 0), ("b", 20)):
-        (tmp_path / name).mkdir()
-        text = "".join(f"def f{i}():\n    return {i}\n\n\n" for i in range(count))
-        (tmp_path / name / "new.py").write_text(text)
-    found = list_changed_code(tmp_path / "a", tmp_path / "b")
-    assert found[:3] == ["new.py: f0", "  + def f0():", "  + return 0"]
-    assert found[-1] == "7 further functions of 20" and len(found) == 3 * 13 + 1
-
-
-def test_non_python_file_is_compared_as_text(tmp_path):
-    for name, text in (("a", "x ="), ("b", "y =")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "broken.py").write_text(text)
-    found = list_changed_code(tmp_path / "a", tmp_path / "b")
-    assert found == ["broken.py: module", "  - x =", "  + y ="]
-
-
 @pytest.mark.parametrize(
     ("commits", "message"),
     [
@@ -137,6 +94,7 @@ def test_invalid_ranges_are_refused(checkout, commits, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--causes"], "add --path CHECKOUT"),
         (["--commits", "A..B"], "--commits needs a repository: add --path"),
         (["--path", "."], "name it with --frameworks"),
         (["--path", ".", "--frameworks", "sb3,cleanrl"], "name it with --frameworks"),
@@ -161,7 +119,22 @@ def test_a_changed_line_and_its_commit_are_found(checkout, capsys, monkeypatch):
     commit = git(checkout, "rev-parse", "--short", "HEAD")
     assert f"{checkout / 'stable_baselines3'} (commit {commit})" in first and table
     assert f"installed: sb3 in {Path(stable_baselines3.__file__)}" in first
-    assert "Code that differs, installed -> checkout:\n  common/utils.py: polyak_update" in first
+    assert "Code that differs, installed -> checkout:\n  common/utils.py, line " in first
     assert "    + target_param.data.mul_(1 - 2 * tau)" in first
     assert main([*words, str(checkout), "--commits", "HEAD~2..HEAD~1"]) == 0
     assert "None of the answers changed." in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_changed_lines_behind_an_answer_are_found(checkout, capsys):
+    path = checkout / "stable_baselines3" / "td3" / "td3.py"
+    path.write_text(path.read_text().replace('"train/n_updates"', '"train/updates"'))
+    words = ["probe", "--frameworks", "sb3", "--probe", "td3.target_update", "--causes", "--path"]
+    assert main([*words, str(checkout)]) == 1
+    first, _, _ = capsys.readouterr().out.partition("\n\n")
+    lines = [line.strip() for line in first.splitlines()]
+    start = next(i for i, line in enumerate(lines) if line.startswith("common/utils.py, line "))
+    assert lines[start].endswith("polyak_update")
+    assert lines[start + 2] == "+ target_param.data.mul_(1 - 2 * tau)"
+    assert lines[start + 3].startswith("installed -> checkout  td3.target_update: ")
+    assert lines[-1] == "1 of 2 changes move none of these answers by themselves."

@@ -1,0 +1,273 @@
+"""Code that differs between two states of a package, and which of it changes an answer.
+
+A `CodeChange` is a block of changed lines. To find the ones behind a changed answer, the later
+state is measured again without each of them: if an answer changes then, the block is one of its
+causes. This needs no knowledge of what the code does.
+"""
+
+import ast
+import dataclasses
+import difflib
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from parallax.harness.probes.baseline import describe_change
+from parallax.harness.probes.results import ProbeAnswer, ProbeReport
+from parallax.harness.probes.runner import MAX_PROCESSES
+
+MAX_PRINTED_LINES = 40
+MAX_MEASURED_CHANGES = 40
+"""Most changes that are measured one by one: each needs a new process."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Lines of two texts that stand for each other; ends are exclusive."""
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CodeChange:
+    """Changed lines of one file. Without them, the file is still valid Python.
+
+    Attributes:
+        file: Path below the package.
+        blocks: The changed lines.
+        old: Lines of the file before; empty if it did not exist.
+        new: Lines of the file after; empty if it does not exist any more.
+        function: Qualified name of the function or class around the first line, or "module".
+    """
+
+    file: str
+    blocks: tuple[Block, ...]
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    function: str
+
+    @property
+    def title(self) -> str:
+        """File, first line after the change, and function."""
+        return f"{self.file}, line {self.blocks[0].new_start + 1}, {self.function}"
+
+    @property
+    def lines(self) -> list[str]:
+        """Removed and added lines, each with its sign."""
+        return [
+            f"{sign} {line.strip()}"
+            for block in self.blocks
+            for sign, text in (
+                ("-", self.old[block.old_start : block.old_end]),
+                ("+", self.new[block.new_start : block.new_end]),
+            )
+            for line in text
+            if line.strip()
+        ]
+
+
+def list_code_changes(before: Path, after: Path) -> list[CodeChange]:
+    """Return the changed lines between two folders, file by file.
+
+    Lines that only change comments, docstrings or the form of the code are left out.
+    """
+    files = {p.relative_to(top).as_posix() for top in (before, after) for p in top.rglob("*.py")}
+    return [
+        change
+        for file in sorted(files)
+        for change in _compare_files(file, *(_read_lines(top / file) for top in (before, after)))
+    ]
+
+
+def _read_lines(path: Path) -> tuple[str, ...]:
+    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    return tuple(text.splitlines(keepends=True))
+
+
+def _compare_files(file: str, old: tuple[str, ...], new: tuple[str, ...]) -> list[CodeChange]:
+    before, after = _read_code(old), _read_code(new)
+    if old == new or (before == after and after is not None):
+        return []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    blocks = [Block(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"]
+    if before is None or after is None:
+        groups = [tuple(blocks)]
+    else:
+        groups = _group_blocks(blocks, old, new)
+        groups = [g for g in groups if _read_code(_restore_blocks(g, old, new)) != after]
+    return [
+        CodeChange(file, group, old, new, _find_function(new, group[0].new_start))
+        for group in groups
+    ]
+
+
+def _group_blocks(
+    blocks: Sequence[Block], old: Sequence[str], new: Sequence[str]
+) -> list[tuple[Block, ...]]:
+    # Blocks that are valid Python only together, such as both brackets, are one change.
+    groups: list[tuple[Block, ...]] = []
+    pending: tuple[Block, ...] = ()
+    for block in blocks:
+        pending += (block,)
+        if _read_code(_restore_blocks(pending, old, new)) is not None:
+            groups.append(pending)
+            pending = ()
+    if pending:
+        groups[-1:] = [(*(groups[-1] if groups else ()), *pending)]
+    return groups
+
+
+def _restore_blocks(
+    blocks: Sequence[Block], old: Sequence[str], new: Sequence[str]
+) -> tuple[str, ...]:
+    lines = list(new)
+    for block in sorted(blocks, key=lambda block: -block.new_start):
+        lines[block.new_start : block.new_end] = old[block.old_start : block.old_end]
+    return tuple(lines)
+
+
+def _read_code(lines: Sequence[str]) -> str | None:
+    # The code without comments, docstrings and form; None if it is not valid Python.
+    try:
+        tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            texts = [
+                e for e in body if isinstance(e, ast.Expr) and isinstance(e.value, ast.Constant)
+            ]
+            node.body = [each for each in body if each not in texts]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _find_function(lines: Sequence[str], line: int) -> str:
+    try:
+        owner: ast.AST | None = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):
+        return "module"
+    names: list[str] = []
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    while owner is not None:
+        inner = (n for n in ast.iter_child_nodes(owner) if isinstance(n, kinds))
+        owner = next((n for n in inner if n.lineno <= line + 1 <= (n.end_lineno or 0)), None)
+        names += [owner.name] if owner is not None else []
+    return ".".join(names) or "module"
+
+
+def format_code_changes(changes: Sequence[CodeChange], first: str = "") -> list[str]:
+    """Return changes with their lines, at most 40; those of files that `first` names lead."""
+    lines: list[str] = []
+    ordered = sorted(changes, key=lambda change: change.file not in first)
+    for number, change in enumerate(ordered):
+        if lines and len(lines) + len(change.lines) > MAX_PRINTED_LINES:
+            return [*lines, f"{len(changes) - number} further changes of {len(changes)}"]
+        lines += [change.title, *(f"  {line}" for line in change.lines)]
+    return lines
+
+
+def write_without(changes: Sequence[CodeChange], package: Path, folder: Path) -> Path:
+    """Copy a package into a folder, restore the lines that some changes replaced, return it."""
+    shutil.copytree(
+        package, folder / package.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    by_file: dict[str, list[CodeChange]] = {}
+    for change in changes:
+        by_file.setdefault(change.file, []).append(change)
+    for file, (first, *others) in by_file.items():
+        blocks = itertools.chain(first.blocks, *(other.blocks for other in others))
+        path = folder / package.name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # it may be a link
+        path.write_text("".join(_restore_blocks([*blocks], first.old, first.new)), "utf-8")
+    return folder
+
+
+MeasureFolder = Callable[[Path], ProbeReport]
+"""Returns the answers of the package in a folder."""
+Cause = tuple[CodeChange, ...]
+"""A change without which an answer is another one; several if they only matter together."""
+
+
+def find_causes(
+    answers: Mapping[str, ProbeAnswer],
+    package: Path,
+    changes: Sequence[CodeChange],
+    measure: MeasureFolder,
+) -> dict[str, tuple[Cause, ...]]:
+    """Return the changes without which an answer is another one, by probe.
+
+    Files are restored one at a time first. Only the changes of files that matter, or without which
+    nothing can be measured, are restored one by one then.
+
+    Args:
+        answers: Changed answers of the later state, by probe.
+        package: Its package.
+        changes: All changes that lead to it.
+        measure: Measures the probes of `answers`; called by several threads.
+    """
+    if len(changes) == 1:  # without it, the code is that of the earlier state
+        return dict.fromkeys(answers, ((changes[0],),))
+
+    def find_moved(without: Cause) -> Mapping[str, bool]:
+        # Whether each answer is another one without these changes; missing if it has none.
+        with tempfile.TemporaryDirectory() as folder:
+            report = measure(write_without(without, package, Path(folder)))
+        return {
+            result.probe: bool(describe_change(result, answers[result.probe], answer))
+            for result in report.results
+            for answer in result.answers.values()
+            if not answer.failed
+        }
+
+    files = [tuple(g) for _, g in itertools.groupby(changes, key=lambda change: change.file)]
+    with ThreadPoolExecutor(MAX_PROCESSES) as pool:
+        measured = list(zip(files, pool.map(find_moved, files), strict=True))
+        single = [
+            (change,)
+            for of_file, moved in measured
+            if len(of_file) > 1 and (any(moved.values()) or len(moved) < len(answers))
+            for change in of_file
+        ]
+        if len(single) <= MAX_MEASURED_CHANGES:
+            measured += zip(single, pool.map(find_moved, single), strict=True)
+    return {probe: _choose_causes(probe, measured) for probe in answers}
+
+
+def _choose_causes(
+    probe: str, measured: Sequence[tuple[Cause, Mapping[str, bool]]]
+) -> tuple[Cause, ...]:
+    # A whole file counts only if none of its changes alone does.
+    found = [changes for changes, moved in measured if moved.get(probe)]
+    alone = {changes[0].file for changes in found if len(changes) == 1}
+    return tuple(each for each in found if len(each) == 1 or each[0].file not in alone)
+
+
+def format_causes(
+    answers: Mapping[str, tuple[Cause, ...]], changes: Sequence[CodeChange]
+) -> list[str]:
+    """Return the changed lines behind answers, each with its answers.
+
+    Args:
+        answers: Causes by the line of an answer.
+        changes: All changes, to count those that change no answer.
+    """
+    by_causes: dict[tuple[Cause, ...], list[str]] = {}
+    for line, causes in answers.items():
+        by_causes.setdefault(causes, []).append(line)
+    lines: list[str] = []
+    for causes in sorted(by_causes, key=lambda each: not each):
+        of_all = list(dict.fromkeys(itertools.chain(*causes)))
+        lines += format_code_changes(of_all) or ["Not explained by one change:"]
+        lines += [f"    {line}" for line in by_causes[causes]]
+    acting = set(itertools.chain(*itertools.chain(*by_causes)))
+    if idle := len(changes) - len(acting):
+        lines.append(f"{idle} of {len(changes)} changes move none of these answers by themselves.")
+    return lines
