@@ -112,7 +112,7 @@ def stop_launcher_on_signals() -> None:
 
 
 @contextlib.contextmanager
-def block_stop_signals() -> Iterator[None]:
+def ignore_stop_signals() -> Iterator[None]:
     """Ignore the signals of users and batch systems while a final status is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
