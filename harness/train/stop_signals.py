@@ -189,22 +189,19 @@ class StopRequest:
     @contextlib.contextmanager
     def defer_stop_signals(self) -> Iterator[None]:
         """Let signals that would stop the process request a stop first, within the context."""
-        mine = threading.current_thread() is threading.main_thread()
-        heard = [
-            number
-            for number in STOP_SIGNALS
-            if mine and signal.getsignal(number) is _raise_on_signal
-        ]
+        deferred: list[signal.Signals] = []
+        if threading.current_thread() is threading.main_thread():
+            deferred = [n for n in STOP_SIGNALS if signal.getsignal(n) is _raise_on_signal]
         alarm = signal.getsignal(signal.SIGALRM)
-        for number in heard:
+        for number in deferred:
             signal.signal(number, self._handle_signal)
         try:
             yield
         finally:
-            if heard:
+            if deferred:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, alarm)
-            for number in heard:
+            for number in deferred:
                 if signal.getsignal(number) == self._handle_signal:
                     signal.signal(number, _raise_on_signal)
 
