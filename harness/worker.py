@@ -18,9 +18,17 @@ from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import end_process, forbid_imports_from
 from parallax.harness.contract.run_spec import spec_from_dict
-from parallax.harness.record import lock
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.folder import HeartbeatWriter, RunFolder
+from parallax.harness.record.lock import (
+    EXIT_COMPLETE,
+    EXIT_LOCKED,
+    EXIT_NO_SPACE,
+    NO_SPACE,
+    LockHeldError,
+    LockLostError,
+    RunLock,
+)
 from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import has_valid_checksum
@@ -54,31 +62,31 @@ def main(
         stop_on_signals()
         if lifeline:
             stop_without_parent(int(lifeline), parent)
-        with lock.RunLock.acquire(path) as lease:
-            return _run_locked(lease, log)
+        with RunLock.acquire(path) as lock:
+            return _run_locked(lock, log)
     except KeyboardInterrupt as error:
         return EXIT_INTERRUPTED + getattr(error, "number", signal.SIGINT)
-    except (lock.LockHeldError, lock.LockLostError) as error:
+    except (LockHeldError, LockLostError) as error:
         print(f"Ended: {error}.", file=sys.stderr)
-        return lock.EXIT_LOCKED
+        return EXIT_LOCKED
     except OSError as error:
         with contextlib.suppress(OSError):  # the log is on the same disk
             print(f"Ended: {path} cannot be written: {error.strerror}.", file=sys.stderr)
-        return lock.EXIT_NO_SPACE if error.errno in lock.NO_SPACE else 1
+        return EXIT_NO_SPACE if error.errno in NO_SPACE else 1
 
 
-def _run_locked(lease: lock.RunLock, log: str | None) -> int:
-    forbid_imports_from([lease.folder])
-    reading = read_run(lease.folder)
+def _run_locked(lock: RunLock, log: str | None) -> int:
+    forbid_imports_from([lock.folder])
+    reading = read_run(lock.folder)
     if reading.complete:
         if log:  # its launcher may be gone
-            lease.remove(log)
-        return lock.EXIT_COMPLETE
+            lock.remove(log)
+        return EXIT_COMPLETE
     if reading.record is None or not has_valid_checksum(reading.content):
         reason = reading.reason if reading.record is None else "run.json was changed by another"
         print(f"Ended: {reason}. Start the sweep again.", file=sys.stderr)
         return 1
-    folder = RunFolder(lease, reading.content)
+    folder = RunFolder(lock, reading.content)
     if log:
         folder.begin_log(log)
     try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.files import DECODE_ERRORS, UnusableError, read_bounded, write_json
+from parallax.harness.record.layout import SLURM_FOLDER
 from parallax.harness.record.old_names import translate_spec
 from parallax.slurm.settings import SlurmSettings
 
@@ -68,13 +69,10 @@ def plan_arrays(
     groups: dict[JobResources, list[Path]] = {}
     for spec, folder in runs:
         groups.setdefault(_make_resources(spec, settings), []).append(folder)
-    parts = [
-        (resources, part)
-        for resources, folders in groups.items()
-        for part in _split_into_batches(
-            _split_into_batches(folders, resources.runs_per_job), max_array_size
-        )
-    ]
+    parts = []
+    for resources, folders in groups.items():
+        jobs = _split_into_batches(folders, resources.runs_per_job)
+        parts += [(resources, part) for part in _split_into_batches(jobs, max_array_size)]
     shares = divide_limit(settings.parallelism, [len(part) for _, part in parts])
     return [
         JobArray(resources, part, limit)
@@ -111,7 +109,6 @@ def _split_into_batches(items: Sequence[T], size: int) -> tuple[tuple[T, ...], .
     return tuple(tuple(items[i : i + size]) for i in range(0, len(items), size))
 
 
-FOLDER = "slurm"
 _SCHEMA = 1
 _SPECS_FILE = "specs.json"
 # Bytes of a record and of all records of a study; one array of 1,440 runs takes 200 KB.
@@ -145,7 +142,7 @@ class SubmissionRecord:
     @property
     def folder(self) -> Path:
         """Return the folder of submitit's scripts and logs."""
-        return self.study_folder / FOLDER / self.name
+        return self.study_folder / SLURM_FOLDER / self.name
 
     def save(self) -> None:
         """Write the record."""
@@ -206,8 +203,8 @@ def check_submission_folder(study_folder: Path) -> None:
     """
     if "%" in str(study_folder.absolute()) or "\\" in str(study_folder.absolute()):
         raise SpecError(f"{study_folder}: % and \\ have a meaning in Slurm's paths: rename it.")
-    if study_folder.joinpath(FOLDER).is_symlink():
-        raise SpecError(f"{study_folder / FOLDER} is a link: delete it.")
+    if study_folder.joinpath(SLURM_FOLDER).is_symlink():
+        raise SpecError(f"{study_folder / SLURM_FOLDER} is a link: delete it.")
 
 
 def create_record(study_folder: Path, array: JobArray, settings: SlurmSettings) -> SubmissionRecord:
@@ -232,7 +229,7 @@ def read_records(study_folder: Path) -> list[SubmissionRecord]:
     """
     records: list[SubmissionRecord] = []
     size, names = _MAX_TOGETHER, _MAX_NAMES  # that may still be read
-    for path in study_folder.joinpath(FOLDER).glob("*.json"):
+    for path in study_folder.joinpath(SLURM_FOLDER).glob("*.json"):
         try:
             if (found := path.stat().st_size) > size:
                 continue

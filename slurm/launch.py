@@ -17,12 +17,11 @@ from rich.progress import track
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict, spec_to_dict
 from parallax.harness.record.files import escape_unprintable, write_json
-from parallax.harness.record.layout import RUN_FILE
+from parallax.harness.record.layout import RUN_FILE, SLURM_FOLDER
 from parallax.harness.record.lock import LockHeldError, RunLock, watch_heartbeats
 from parallax.harness.sweep.sweep import describe_complete_runs, initialize_runs, prepare_sweep
 from parallax.harness.train.prepare import PreparedRun
 from parallax.slurm.arrays import (
-    FOLDER,
     JobArray,
     JobResources,
     SubmissionRecord,
@@ -88,7 +87,7 @@ def launch_sweep(
 def _lock_submissions(study: Path) -> Iterator[None]:
     """Prevent another command from submitting the same runs of a study at the same time."""
     check_submission_folder(study)
-    folder = study / FOLDER
+    folder = study / SLURM_FOLDER
     missing = [path for path in (folder, *folder.parents) if not _path_exists(path)]
     lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     try:
@@ -117,15 +116,13 @@ def _submit_runs(
         print(f"{count} settings took one step each without an error.")
     todo = _set_up_folders(todo)
     records: list[SubmissionRecord] = []
+    specs = {folder: run.spec for folder, run in todo.items()}
     for study_folder, arrays in _plan_studies(todo, settings).items():
-        specs_of = {folder: run.spec for folder, run in todo.items()}
         options = {}
         if preflight and preflight.where == CLUSTER:
-            specs_of_study = [
-                spec for folder, spec in specs_of.items() if study_folder in folder.parents
-            ]
-            options = submit_preflight(study_folder, specs_of_study, settings, preflight)
-        records += submit_arrays(study_folder, arrays, settings, specs_of, options)
+            of_study = [spec for folder, spec in specs.items() if study_folder in folder.parents]
+            options = submit_preflight(study_folder, of_study, settings, preflight)
+        records += submit_arrays(study_folder, arrays, settings, specs, options)
     return records
 
 

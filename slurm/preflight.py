@@ -20,9 +20,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from parallax.harness.contract.fields import SpecError, check_value
-from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
 from parallax.harness.contract.run_spec import RunSpec
-from parallax.harness.sweep.run_process import THREAD_VARIABLES, format_signal_name
+from parallax.harness.sweep.run_process import format_signal_name, make_run_environment
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.slurm.preflight_trials import LOADING_SECONDS, PreflightTrial, WorkerKey, make_trials
 
@@ -287,14 +286,12 @@ class _TrialWorker:
 
     def __init__(self, trial: PreflightTrial) -> None:
         spec = trial.prepared.spec
-        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(spec.threads))
-        environment = (add_project_to_path if spec.python else leave_out_folder)(environment)
         self.trial, self.deadline = trial, 0.0
         self._answer = b""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [spec.python or sys.executable, "-m", "parallax.slurm.preflight_worker"],
-            env=environment,
+            env=make_run_environment(spec.threads, {}, adds_project=spec.python is not None),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

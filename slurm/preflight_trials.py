@@ -32,8 +32,8 @@ _NAMED_FIELDS = (
     "acceleration",
 )
 
-
 WorkerKey = tuple[str, str | None, int]
+"""Framework, interpreter and threads, which are the same for all trials of one process."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class PreflightTrial:
 
     @property
     def group(self) -> WorkerKey:
-        """Return the key that trials in one process have in common."""
+        """Return the key of the process that can run it."""
         spec = self.prepared.spec
         return spec.framework, spec.python, spec.threads
 
@@ -73,25 +73,24 @@ def make_trials(specs: Sequence[RunSpec]) -> list[PreflightTrial]:
         SpecError: A run cannot be carried out as requested.
     """
     adapters = {name: load_adapter(name) for name in {spec.framework for spec in specs}}
-    names: dict[RunSpec, list[str]] = {}
     trials: dict[RunSpec, PreparedRun] = {}
+    names: dict[RunSpec, dict[str, None]] = {}  # in order, each once
     covered: set[object] = set()
-    whole: set[RunSpec] = set()
+    full: set[RunSpec] = set()
     for spec in dict.fromkeys(dataclasses.replace(spec, seed=0) for spec in specs):
-        run = prepare_run(spec, adapters[spec.framework])
-        trial = _make_full_trial(run, adapters[spec.framework])
+        adapter = adapters[spec.framework]
+        run = prepare_run(spec, adapter)
+        trial = _make_full_trial(run, adapter)
         if hasattr(run.hyperparameters, "rollout_steps"):
-            new = {(spec.framework, spec.python), spec.task_name} - covered
-            covered |= new
-            if new:
-                whole.add(trial.spec)
-        if trial.spec not in whole:
-            trial = _make_short_trial(run, adapters[spec.framework])
+            covers = {(spec.framework, spec.python), spec.task_name}
+            if not covers <= covered:
+                full.add(trial.spec)
+            covered |= covers
+        if trial.spec not in full:
+            trial = _make_short_trial(run, adapter)
         trials[trial.spec] = trial
-        named = names.setdefault(trial.spec, [])
-        if format_setting_name(spec) not in named:
-            named.append(format_setting_name(spec))
-    return [PreflightTrial(trials[key], tuple(names[key]), key in whole) for key in trials]
+        names.setdefault(trial.spec, {})[format_setting_name(spec)] = None
+    return [PreflightTrial(trials[key], tuple(names[key]), key in full) for key in trials]
 
 
 def format_setting_name(spec: RunSpec) -> str:

@@ -154,10 +154,11 @@ def _index_by_folder(
     for record in records:  # oldest first
         for index, element in enumerate(record.elements):
             job = found.get((record.name, str(index)))
-            if job is None:
-                ended = _get_job_numbers(record, index) if answered else frozenset()
-            else:
-                ended = frozenset() if job.is_alive else frozenset([job.job_id])
+            ended = frozenset[str]()
+            if job is not None and not job.is_alive:
+                ended = frozenset([job.job_id])
+            elif job is None and answered:
+                ended = _get_job_numbers(record, index)
             for folder in element:
                 over[folder] = over.get(folder, frozenset()) | ended
                 if job is not None:

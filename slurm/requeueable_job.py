@@ -27,6 +27,7 @@ from parallax.harness.sweep.run_process import (
 from parallax.harness.train.stop_signals import get_stop_reason
 
 _WARNING_TOLERANCE = 60.0  # seconds by which Slurm's warning may be early
+_KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +80,6 @@ def compute_seconds_to_warning(limits: JobLimits) -> float:
 def _compute_earliest_warning(warning: float) -> float:
     """Return the seconds after a job's start before which no warning comes."""
     return warning - min(_WARNING_TOLERANCE, warning / 2)
-
-
-_KILL_WAIT = 300.0  # seconds to wait for the end that a SIGTERM announces
-
-
-__all__ = ["JobFailedError", "JobLimits", "RunJob"]
 
 
 class JobFailedError(Exception):

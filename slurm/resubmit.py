@@ -55,7 +55,7 @@ def resubmit_runs(
     runs = [run for run in everything if run.state in states]
     if runs and not dry_run:
         check_slurm_answered((run.folder for run in runs), queue)
-    studies = find_study_folders(runs)
+    studies = find_study_folders(run.folder for run in runs)
     records = {study: read_records(study) for study in studies}
     readable, unreadable = _read_specs(runs, records)
     for run, why in unreadable.items():

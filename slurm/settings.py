@@ -193,11 +193,8 @@ def _merge_settings(
     merged = dict(values)
     for name, value in changes.items():
         if name not in values:
-            raise SpecError(
-                format_unknown_name(
-                    f"{where}: {escape_unprintable(str(name))}", str(name), list(values)
-                )
-            )
+            shown = f"{where}: {escape_unprintable(str(name))}"
+            raise SpecError(format_unknown_name(shown, str(name), list(values)))
         if name in MAPPING_SETTINGS:
             merged[name] = values[name] | _drop_none(value, f"{where}: {name}")
         elif value is not None:

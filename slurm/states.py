@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -94,12 +94,12 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
     doubt = _check_holder(holder, folder, queue) if holder else None
     state, reason = _determine_state(reading, holder, job, doubt)
     place, record = reading.place, reading.record
-    beat, step, steps = None, 0, 0
+    beat, step = None, 0
     job_id = job.job_id if job else None
     if record is not None:
-        looked = state == "running" or not record.steps.taken
-        beat = read_heartbeat(folder) if looked else None
-        step, steps = _get_step(beat) if beat else record.steps.taken, record.steps.scheduled
+        if state == "running" or not record.steps.taken:
+            beat = read_heartbeat(folder)
+        step = _get_step(beat) if beat else record.steps.taken
         job_id = job_id or record.job
         if state == "running":
             # The job is that of the lock's owner; there is none if it is trained outside of jobs.
@@ -110,20 +110,20 @@ def assess_run(folder: Path, queue: SlurmQueue | None = None) -> RunState:
     return RunState(
         folder,
         state,
-        place.study,
-        place.framework,
-        place.algorithm,
-        place.env,
-        place.hps,
-        -1 if place.seed is None else place.seed,
-        step,
-        steps,
-        _compute_rate(record, beat) if record is not None and state == "running" else None,
-        reason,
-        job_id,
-        record.resumed_from if record else None,
-        record.resumptions if record else 0,
-        checkpoint.step if checkpoint else None,
+        study=place.study,
+        framework=place.framework,
+        algorithm=place.algorithm,
+        env=place.env,
+        hps=place.hps,
+        seed=-1 if place.seed is None else place.seed,
+        step=step,
+        steps=record.steps.scheduled if record else 0,
+        rate=_compute_rate(record, beat) if record and state == "running" else None,
+        reason=reason,
+        job=job_id,
+        resumed_from=record.resumed_from if record else None,
+        resumptions=record.resumptions if record else 0,
+        resume_step=checkpoint.step if checkpoint else None,
     )
 
 
@@ -226,7 +226,7 @@ def survey_runs(
 
 def query_runs(folders: Iterable[Path]) -> SlurmQueue:
     """Query Slurm about the studies that run folders belong to."""
-    studies = sorted({study for folder in folders for study in _find_study_folder(folder)})
+    studies = find_study_folders(folders)
     return query_slurm([record for study in studies for record in read_records(study)])
 
 
@@ -236,17 +236,17 @@ def check_slurm_answered(folders: Iterable[Path], queue: SlurmQueue) -> None:
     Raises:
         RunsFailedError: None of Slurm's commands answered.
     """
-    studies = {study for folder in folders for study in _find_study_folder(folder)}
-    if not queue.answered and any(read_records(study) for study in studies):
+    if not queue.answered and any(read_records(study) for study in find_study_folders(folders)):
         raise RunsFailedError(
             "Slurm does not answer here (squeue, scontrol, sacct), so it is unknown which runs "
             "are queued. Try again later, or on the machine that submitted."
         )
 
 
-def find_study_folders(runs: Iterable[RunState]) -> list[Path]:
-    """Return the folders of the studies that runs belong to."""
-    return sorted({study for run in runs for study in _find_study_folder(run.folder)})
+def find_study_folders(folders: Iterable[Path]) -> list[Path]:
+    """Return the folders of the studies that run folders belong to."""
+    studies = {find_study_folder(folder) for folder in folders}
+    return sorted(study for study in studies if study is not None)
 
 
 class PreflightOutcome(msgspec.Struct, frozen=True):
@@ -268,8 +268,3 @@ def read_last_preflight(study: Path) -> tuple[Path, PreflightOutcome] | None:
             content = msgspec.json.decode(read_bounded(file, _MAX_BYTES), type=PreflightOutcome)
             found.append((file.stat().st_mtime, file, content))
     return max(found, key=lambda item: item[:2])[1:] if found else None
-
-
-def _find_study_folder(folder: Path) -> Sequence[Path]:
-    study = find_study_folder(folder)
-    return () if study is None else (study,)

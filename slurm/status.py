@@ -83,7 +83,8 @@ def render_status(runs: Sequence[RunState], queue: SlurmQueue, root: Path, longe
     parts: list[Any] = []
     for study in sorted({run.study for run in runs}):
         parts += _render_study(study, [run for run in runs if run.study == study])
-    parts += [line for folder in find_study_folders(runs) for line in _render_preflight(folder)]
+    for study_folder in find_study_folders(run.folder for run in runs):
+        parts += _render_preflight(study_folder)
     parts += _render_running([run for run in runs if run.state == "running"], longest)
     parts += _render_reasons([run for run in runs if _has_reason(run)], longest)
     if queue.answered:
@@ -164,11 +165,12 @@ def _describe_resumption(run: RunState) -> str:
 
 def _render_reasons(runs: list[RunState], longest: int) -> list[Any]:
     parts: list[Any] = []
-    for run in sorted(runs, key=lambda run: (list(RUN_STATES).index(run.state), str(run.folder)))[
-        :longest
-    ]:
+    order = list(RUN_STATES)
+    runs = sorted(runs, key=lambda run: (order.index(run.state), str(run.folder)))
+    for run in runs[:longest]:
         line = Text(f"{run.state:<12}", style=_STYLES.get(run.state, ""))
-        more = f" ({went_on})" if (went_on := _describe_resumption(run)) else ""
+        resumption = _describe_resumption(run)
+        more = f" ({resumption})" if resumption else ""
         line.append(escape_unprintable(f"{run.title}: {run.reason}{more}") + "\n", style="default")
         line.append(escape_unprintable(f"            {run.folder}"), style="dim")
         parts.append(line)

@@ -7,7 +7,7 @@ and `again` in place of `probe` measures only the probes that the file has for a
 A fault is *found* if an answer changes, and *named* if the words of a changed answer match the
 pattern that the file has for it.
 
-`python -m tests.line_faults causes GROUPS SEED` plants groups of four faults into copies of a package,
+`python -m tests.line_faults causes GROUPS SEED` plants groups of four faults into a package,
 and reports whether `parallax probe --causes` finds the line behind each changed answer.
 
 `python -m tests.line_faults lockstep` trains each framework side by side with itself and a fault

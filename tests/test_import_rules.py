@@ -18,7 +18,7 @@ H, A, N = "parallax.harness", "parallax.adapters", "parallax.analysis"
 RULES = {
     "parallax.envs": set(),
     f"{H}.record": set(),
-    f"{H}.contract": {"parallax.envs.tasks", f"{H}.record.layout"},
+    f"{H}.contract": {"parallax.envs.tasks", f"{H}.record.layout", f"{H}.record.labels"},
     f"{H}.formulas": {f"{H}.contract"},
     f"{H}.replay": {f"{H}.contract"},
     f"{H}.imports": {f"{H}.contract", f"{H}.record"},

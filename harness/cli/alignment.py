@@ -199,11 +199,8 @@ class AppendixTable:
 def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> AppendixTable:
     """Build the table of the original papers' values."""
     printed = _load_thesis_tables()[algorithm]
-    sides = [
-        s
-        for s in translate_recipe(algorithm, ORIGINAL_RECIPE, COMMON_ALIGNMENT, env, frameworks)
-        if s.settings
-    ]
+    columns = translate_recipe(algorithm, ORIGINAL_RECIPE, COMMON_ALIGNMENT, env, frameworks)
+    sides = [column for column in columns if column.settings]
     recipe = load_recipe(algorithm, ORIGINAL_RECIPE)
     corrections: list[str] = []
     rows = []
@@ -216,9 +213,8 @@ def make_appendix_table(algorithm: str, env: str, frameworks: Sequence[str]) -> 
             _add_footnote(text, corrections)
             for text in (*found, _format_value_correction(field.name, line, value))
         ]
-        name = (
-            field.name if field.name in ALGORITHMS[algorithm].common_fields else f"*{field.name}*"
-        )
+        is_common = field.name in ALGORITHMS[algorithm].common_fields
+        name = field.name if is_common else f"*{field.name}*"
         symbol = str(line.get("symbol", "")).replace("|", r"\|") if line else "†"
         texts = [
             cell + mark for cell, mark in zip([*cells, format_value(value)], marks, strict=True)
@@ -265,17 +261,10 @@ def format_options(
         options = native.list_upstream_options(adapter.upstream_defaults(algorithm))
         others = [f"{o.name} {_shorten_value(o.default)}" for o in options if not o.is_overridden]
         untouched.append((framework, algorithm, ", ".join(others) or "none declared"))
-        overridden += [
-            (
-                framework,
-                algorithm,
-                option.name,
-                _shorten_value(option.default),
-                _shorten_value(option.value),
-            )
-            for option in options
-            if option.is_overridden
-        ]
+        for option in options:
+            if option.is_overridden:
+                values = _shorten_value(option.default), _shorten_value(option.value)
+                overridden.append((framework, algorithm, option.name, *values))
     heads = ("framework", "algorithm", "option", "upstream's default", "in runs")
     return "\n\n".join(
         [

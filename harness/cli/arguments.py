@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
 from parallax.harness.contract.adapter import (
@@ -17,6 +17,9 @@ from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.run_spec import ALIGNMENTS
 from parallax.harness.record.files import escape_lines, escape_unprintable, write_texts_atomically
 from parallax.harness.record.layout import find_runs
+
+if TYPE_CHECKING:
+    from parallax.analysis.data.runs import LoadedRuns
 
 DEFAULT_RECIPE = "original"
 RUNS_HELP = "a run folder, a study, or any folder between or above them"
@@ -222,11 +225,29 @@ def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = (
     """
     from parallax.analysis.escaping import finish_markdown
 
-    texts = {path: escape_lines(contents[path]) for path in pages if path in contents}
+    texts = dict(contents)
+    for path in pages:
+        if path in texts:
+            texts[path] = finish_markdown(escape_lines(texts[path]))
     try:
-        write_texts_atomically({**contents, **{k: finish_markdown(v) for k, v in texts.items()}})
+        write_texts_atomically(texts)
     except OSError as error:
         raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
+
+
+def load_study(place: Path) -> "LoadedRuns":
+    """Load a study, or a file of packed runs.
+
+    Raises:
+        SpecError: It cannot be loaded.
+    """
+    # Imported late: pandas and scipy take a second to import.
+    from parallax.analysis.commands.common import CommandError, load_results
+
+    try:
+        return load_results(place, prints_conflicts=True)
+    except CommandError as error:
+        raise SpecError(str(error)) from error
 
 
 def select_names(option: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:

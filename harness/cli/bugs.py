@@ -18,12 +18,12 @@ from parallax.harness.cli.arguments import (
     add_names_argument,
     check_output_folders,
     check_used_options,
+    select_names,
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import check_unique, load_json
-from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.catalogue import PROBES
@@ -127,10 +127,8 @@ def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tupl
         for algorithm in bug.algorithms
     ]
     known = sorted({case.bug.name for case in found})
-    for name in names:
-        if name not in known:
-            raise SpecError(format_unknown_name(f"--bug {name}", name, known))
-    return tuple(case for case in found if not names or case.bug.name in names)
+    chosen = select_names("--bug", names or None, known)
+    return tuple(case for case in found if case.bug.name in chosen)
 
 
 def measure_bugs(cases: Sequence[BugCase], expected_only: bool) -> Iterator[BugOutcome]:
@@ -140,11 +138,9 @@ def measure_bugs(cases: Sequence[BugCase], expected_only: bool) -> Iterator[BugO
         groups.setdefault((case.framework, case.algorithm), []).append(case)
     for (framework, algorithm), group in groups.items():
         driven = [case for case in group if case.is_driven]
-        yield from (
-            _make_outcome(case, NOT_DRIVEN, reason=case.release.blind)
-            for case in group
-            if not case.is_driven
-        )
+        for case in group:
+            if not case.is_driven:
+                yield _make_outcome(case, NOT_DRIVEN, reason=case.release.blind)
         probes = select_bug_probes(algorithm, driven, expected_only)
         if driven and probes:
             report = run_probes(probes, _make_targets(framework, driven), lambda _: None)
@@ -266,18 +262,15 @@ def run(options: argparse.Namespace) -> int:
         used = ("answers", "frameworks", "bug", "markdown")
         check_used_options(options, used, "--answers FILE runs no probe")
     check_output_folders([options.json, options.markdown])
-    outcomes = (
-        load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)
-    )
+    found = load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)
     chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
-    found, outcomes = outcomes, [item for item in outcomes if get_key(item) in chosen]
+    outcomes = [item for item in found if get_key(item) in chosen]
     table = render_table(outcomes)
-    absent, others = len(chosen) - len(outcomes), len(found) - len(outcomes)
-    notes = [
-        f"{absent} of {len(chosen)} cases have no outcome." * (absent > 0),
-        f"Outcomes of other bugs or frameworks, not shown: {others}." * (others > 0),
-    ]
-    print_lines([table, *(f"\n{note}" for note in notes if note)])
+    print_lines([table])
+    if absent := len(chosen) - len(outcomes):
+        print(f"\n{absent} of {len(chosen)} cases have no outcome.")
+    if others := len(found) - len(outcomes):
+        print(f"\nOutcomes of other bugs or frameworks, not shown: {others}.")
     if options.markdown:
         text = f"# Outcomes of released bugs\n\n{table}\n"
         write_output_files({options.markdown: text}, [options.markdown])

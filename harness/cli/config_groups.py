@@ -10,7 +10,8 @@ from pathlib import Path
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
 from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
-from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms, field_names
+from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
+from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe
@@ -38,9 +39,10 @@ GROUP_KEYS: Mapping[str, tuple[str, ...]] = {
     "hps": ("name",),
     "study": ("name",),
 }
-"""Keys of the groups that are only checked here."""
+"""Keys of the groups in which no other key has a meaning."""
 
-_SET_ELSEWHERE = {"python", "overridden", "env_kwargs", "env_wrappers"}  # fields, but no options
+# Fields of a run that are not options of their own, such as `env_kwargs`, which is `env.kwargs`.
+_SET_ELSEWHERE = {"python", "overridden", "env_kwargs", "env_wrappers"}
 TOP_KEYS = frozenset(
     {field.name for field in dataclasses.fields(RunSpec)} - _SET_ELSEWHERE
     | {"recipe", "results_dir", "hydra"}
@@ -63,38 +65,42 @@ def explain_unknown_option(name: str, algorithm: str) -> str:
         return f"{name} {describe_owning_algorithms(field)}"
     if meant := find_synonym(name, algorithm):
         return f"{name} is not known. Did you mean {meant}?"
-    fields = {f for cls in ALGORITHMS.values() for f in field_names(cls)}
-    options = [*sorted(TOP_KEYS - {"hydra", "recipe"}), *(f"hyperparameters.{f}" for f in fields)]
-    if close := difflib.get_close_matches(
-        name.removeprefix("hyperparameters."), sorted(fields), n=1
-    ):
+    fields = sorted({f for cls in ALGORITHMS.values() for f in field_names(cls)})
+    close = difflib.get_close_matches(name.removeprefix("hyperparameters."), fields, n=1)
+    if close:
         return f"{name} is not known. Did you mean hyperparameters.{close[0]}?"
     if group == "hyperparameters" and algorithm in ALGORITHMS:
         own = ", ".join(field_names(ALGORITHMS[algorithm]))
         return f"{name} is not known. Hyperparameters of algorithm={algorithm}: {own}."
+    options = [*sorted(TOP_KEYS - {"hydra", "recipe"}), *(f"hyperparameters.{f}" for f in fields)]
     return format_unknown_name(name, name, options)
 
 
 def find_synonym(name: str, algorithm: str) -> str:
     """Return the option that another tool, or its adapter here, calls `name`; empty if none."""
-    given, known_names = _normalize_name(name.removeprefix("hyperparameters.")), _load_synonyms()
+    given, synonyms = _normalize_name(name.removeprefix("hyperparameters.")), _load_synonyms()
     if not name.startswith("hyperparameters."):
-        for option, names in known_names["run"].items():
+        for option, names in synonyms["run"].items():
             if given in names:
                 return option
-    order = [algorithm, *(other for other in ALGORITHMS if other != algorithm)]
-    for known in (one for one in order if one in ALGORITHMS):
-        own = field_names(ALGORITHMS[known])
-        synonyms = {_normalize_name(field): field for field in own}
-        for field, names in known_names["hyperparameters"].items():
-            if given in names and field in own:
-                synonyms.setdefault(given, field)
-        for native, field in _list_native_names(known):
-            synonyms.setdefault(_normalize_name(native), field)
-            synonyms.setdefault(_normalize_name(native.rpartition(".")[2]), field)
-        if given in synonyms:
+    for known in sorted(ALGORITHMS, key=lambda other: other != algorithm):  # `algorithm` first
+        if field := _find_field(given, known, synonyms["hyperparameters"]):
             note = "" if known == algorithm else f" (of algorithm={known})"
-            return f"hyperparameters.{synonyms[given]}{note}"
+            return f"hyperparameters.{field}{note}"
+    return ""
+
+
+def _find_field(given: str, algorithm: str, synonyms: Mapping[str, Sequence[str]]) -> str:
+    """Return the hyperparameter of an algorithm that is called `given`; empty if none."""
+    fields = {_normalize_name(field): field for field in field_names(ALGORITHMS[algorithm])}
+    if given in fields:
+        return fields[given]
+    for field, names in synonyms.items():  # of several fields with one name, the first is meant
+        if given in names and field in fields.values():
+            return field
+    for native, field in _list_native_names(algorithm):
+        if given in (_normalize_name(native), _normalize_name(native.rpartition(".")[2])):
+            return field
     return ""
 
 

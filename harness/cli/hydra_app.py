@@ -1,9 +1,10 @@
 """The Hydra application: configuration in, finished run folders out."""
 
+import collections
 import contextlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from parallax.harness.cli.config_groups import (
 )
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import RunsFailedError, SpecError
-from parallax.harness.contract.own_script import read_own_script
+from parallax.harness.contract.own_script import OwnScript, read_own_script
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.replay import REPLAY_CONFIGS
 from parallax.harness.contract.run_spec import RunSpec, make_run_spec
@@ -98,11 +99,11 @@ def _train_single_run(config: DictConfig, early_server: ForkServer | None) -> No
     if name not in ("local", "basic", None):
         raise SpecError(f"hydra/launcher={name} starts sweeps only: add --multirun.")
     launcher = HydraConfig.get().launcher or {}
-    malloc = launcher.get("malloc") or SYSTEM_ALLOCATOR
+    jobs, malloc = launcher.get("n_jobs", 1), launcher.get("malloc") or SYSTEM_ALLOCATOR
     if launcher.get("dry_run"):
-        print(*list_sweep([spec], results_dir, launcher.get("n_jobs", 1), malloc), sep="\n")
+        print(*list_sweep([spec], results_dir, jobs, malloc), sep="\n")
         return
-    if (jobs := launcher.get("n_jobs", 1)) != -1:
+    if jobs != -1:
         count_processes(jobs)  # only checks it: a single run needs one process
     outcomes = run_sweep([spec], results_dir, 1, malloc, early_server)
     report_outcomes(outcomes, results_dir)
@@ -188,11 +189,7 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     flat["python"] = values["framework"].get("python")
     flat["env_kwargs"] = values["env"].get("kwargs") or {}
     flat["env_wrappers"] = values["env"].get("wrappers") or ()
-    path = values.get("script")
-    try:
-        flat["script"] = read_own_script(Path(str(path)).expanduser()) if path else None
-    except RuntimeError:
-        raise SpecError(f"script={path}: ~ cannot be expanded: give a full path.") from None
+    flat["script"] = _read_script(values.get("script"))
     flat["diagnosis"] = read_diagnosis_settings(values.get("diagnosis"))
     if renamed := RENAMED_ALIGNMENTS.get(level := str(values["alignment"])):
         raise SpecError(f"alignment={level} was renamed: use alignment={renamed}.")
@@ -204,16 +201,26 @@ def spec_from_values(values: Mapping[str, Any]) -> tuple[RunSpec, Path]:
     try:
         spec = make_run_spec(flat, given, recipe)
     except SpecError:
-        _check_recipe(flat["algorithm"], flat["hps"])
+        _check_recipe_file(flat["algorithm"], flat["hps"])
         raise
-    place = values["results_dir"]
+    return spec, _check_results_dir(values["results_dir"])
+
+
+def _read_script(path: Any) -> OwnScript | None:
+    try:
+        return read_own_script(Path(str(path)).expanduser()) if path else None
+    except RuntimeError:
+        raise SpecError(f"script={path}: ~ cannot be expanded: give a full path.") from None
+
+
+def _check_results_dir(place: Any) -> Path:
     if not isinstance(place, str):
         raise SpecError(f"results_dir={place} must be a name: write it in quotes.")
     if not place or not place.isprintable():
         raise SpecError(f"results_dir={place!r} must name a folder in printable characters.")
     if place.startswith("~"):
         raise SpecError(f"results_dir={place}: ~ is not expanded. Write {Path.home()} instead.")
-    return spec, Path(place)
+    return Path(place)
 
 
 def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
@@ -227,7 +234,7 @@ def _check_recipe_values(algorithm: str, name: str, values: Any) -> None:
         )
 
 
-def _check_recipe(algorithm: str, name: str) -> None:
+def _check_recipe_file(algorithm: str, name: str) -> None:
     """Raise `SpecError` with the file and line of a wrong value in the recipe."""
     if algorithm in ALGORITHMS and name in list_recipe_names(algorithm):
         load_recipe(algorithm, name)
@@ -237,29 +244,20 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
     """Return the values of the group `diagnosis` that are not the default ones."""
     if not isinstance(values, Mapping):
         return {"mode": values if values is not None else "off"}
-    rest = {key: value for key, value in values.items() if key not in DIAGNOSIS_KEYS}
-    defaults = get_default_thresholds()
-    only, skip, extra = lists = [values.get(key) or [] for key in ("only", "skip", "extra_checks")]
+    checks = {
+        name: value if isinstance(value, Mapping) else {"threshold": value}
+        for name, value in values.items()
+        if name not in DIAGNOSIS_KEYS
+    }
+    only, skip, extra = (values.get(key) or [] for key in ("only", "skip", "extra_checks"))
     # Other values than lists of names are refused by the checks of a specification.
-    if all(isinstance(one, list) and all(isinstance(n, str) for n in one) for one in lists):
-        unknown = [name for name in (*rest, *only, *skip) if name not in defaults]
-        if unknown or extra:
-            known, problems = load_all_checks(extra)
-            if problem := next((p for p in problems if "extra_checks" in p), ""):
-                raise SpecError(
-                    f"{problem}. Write extra_checks=[MODULE:NAME] of an importable one."
-                )
-            check_names(unknown, known)
-    checks = {n: dict(v) if isinstance(v, Mapping) else {"threshold": v} for n, v in rest.items()}
+    if all(map(_is_list_of_names, (only, skip, extra))):
+        _check_known_checks([*checks, *only, *skip], extra)
+    defaults = get_default_thresholds()
+    thresholds = {name: own["threshold"] for name, own in checks.items() if "threshold" in own}
     settings = {key: values.get(key) for key in DIAGNOSIS_KEYS[1:]} | {
-        "thresholds": {
-            name: own["threshold"]
-            for name, own in checks.items()
-            if "threshold" in own and own["threshold"] != defaults.get(name)
-        },
-        "periods": {
-            name: own["period"] for name, own in checks.items() if own.get("period") is not None
-        },
+        "thresholds": {n: value for n, value in thresholds.items() if value != defaults.get(n)},
+        "periods": {n: own["period"] for n, own in checks.items() if own.get("period") is not None},
     }
     changed = {
         key: value
@@ -267,6 +265,23 @@ def read_diagnosis_settings(values: Any) -> dict[str, Any]:
         if value is not None and (value or key == "period")
     }
     return {"mode": values.get("name")} | changed
+
+
+def _is_list_of_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _check_known_checks(names: Iterable[str], extra: Sequence[str]) -> None:
+    """Raise `SpecError` for a name of no check, or a check of `extra` that cannot be loaded."""
+    defaults = get_default_thresholds()
+    unknown = [name for name in names if name not in defaults]
+    if not unknown and not extra:
+        return
+    known, problems = load_all_checks(extra)
+    for problem in problems:
+        if "extra_checks" in problem:
+            raise SpecError(f"{problem}. Write extra_checks=[MODULE:NAME] of an importable one.")
+    check_names(unknown, known)
 
 
 def _read_group_name(values: Mapping[str, Any], group: str) -> Any:
@@ -282,9 +297,7 @@ def report_outcomes(outcomes: list[RunOutcome], results_dir: Path) -> None:
     Raises:
         RunsFailedError: Not all of them completed.
     """
-    counts: dict[str, int] = {}
-    for outcome in outcomes:
-        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    counts = collections.Counter(outcome.status for outcome in outcomes)
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     studies = sorted({str(results_dir / outcome.spec.study) for outcome in outcomes})
     where = [str(outcomes[0].folder)] if len(outcomes) == 1 else studies

@@ -140,11 +140,12 @@ def run(options: argparse.Namespace) -> int:
         outcome = import_runs(sources, plan, dry_run=options.dry_run, advance=progress.advance)
     _print_outcome(outcome, plan, dry_run=options.dry_run)
     if unread := [path for source in sources for path in source.unread]:
-        line = (
-            f"Not imported: {len(unread)} files beside others of another kind, such as {unread[0]}"
-        )
         kinds = ", ".join(sorted({str(guess_format(path.name)) for path in unread}))
-        print(escape_unprintable(f"{line}. --format reads one kind: {kinds}.")[:_MAX_CHARACTERS])
+        line = (
+            f"Not imported: {len(unread)} files beside others of another kind, such as "
+            f"{unread[0]}. --format reads one kind: {kinds}."
+        )
+        print(escape_unprintable(line)[:_MAX_CHARACTERS])
     return 1 if outcome.refused else 0
 
 
@@ -235,15 +236,10 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
     groups: dict[tuple[str, ...], list[NamedCurve]] = collections.defaultdict(list)
     for one in outcome.imported.values():
         spec = make_imported_spec(one, options)
-        key = (
-            *(str(one.names[field]) for field in FIELDS[:-1]),
-            one.curve.kind,
-            str(spec["steps"]),
-        )
-        groups[key].append(one)
+        names = [str(one.names[field]) for field in FIELDS[:-1]]
+        groups[*names, one.curve.kind, str(spec["steps"])].append(one)
     verb = "Would import" if dry_run else "Imported"
-    count = len(outcome.imported)
-    print(f"{verb} {count} {'run' if count == 1 else 'runs'}; {len(outcome.refused)} refused.")
+    print(f"{verb} {_count_runs(len(outcome.imported))}; {len(outcome.refused)} refused.")
     for (*names, kind, steps), members in sorted(groups.items()):
         seeds = [one.names["seed"] for one in members]
         shown = ", ".join(str(seed) if seed is not None else UNKNOWN_NAME for seed in seeds)
@@ -264,16 +260,17 @@ def _print_outcome(outcome: ImportOutcome, options: ImportOptions, *, dry_run: b
     _print_advice(outcome, options, dry_run=dry_run)
 
 
+def _count_runs(count: int) -> str:
+    return f"{count} {'run' if count == 1 else 'runs'}"
+
+
 def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bool) -> None:
     runs = list(outcome.imported.values())
     unknown: Mapping[str, int] = collections.Counter(
         field for run in runs for field in FIELDS if field not in run.stated_by
     )
     if unknown:
-        counts = ", ".join(
-            f"{field} of {count} {'run' if count == 1 else 'runs'}"
-            for field, count in unknown.items()
-        )
+        counts = ", ".join(f"{field} of {_count_runs(n)}" for field, n in unknown.items())
         print(
             f"Unknown: {counts}. State it with --pattern, --columns or "
             f"{', '.join(map(_format_option, unknown))}."
@@ -281,8 +278,8 @@ def _print_advice(outcome: ImportOutcome, options: ImportOptions, *, dry_run: bo
     if kinds := {run.curve.kind for run in runs} - {EVALUATION}:
         returns = " and ".join(_RETURNS[kind] for kind in sorted(kinds)).capitalize()
         print(
-            f"{returns} are compared with each other, not "
-            "with evaluations. Add --returns evaluation if they are evaluations."
+            f"{returns} are compared with each other, not with evaluations. Add --returns "
+            "evaluation if they are evaluations."
         )
     if runs and not dry_run:
         print(f"Next: parallax report {options.results_dir / options.study}")

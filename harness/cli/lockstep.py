@@ -188,14 +188,15 @@ def format_lockstep_verdict(result: LockstepResult) -> str:
     lines = []
     if result.divergence_point is not None:
         lines.append(f"The first difference is at {result.divergence_point}.")
-    lines += [
-        f"The weights agree to rounding until update {equal[-1]}"
-        + (f", to the last bit until update {same}." if same else ".")
-        if equal
-        else "The weights differ from the first compared update on.",
+    if equal:
+        bits = f", to the last bit until update {same}" if same else ""
+        lines.append(f"The weights agree to rounding until update {equal[-1]}{bits}.")
+    else:
+        lines.append("The weights differ from the first compared update on.")
+    lines.append(
         f"At update {last.updates} the {last.network} differs by {last.difference:.2g} of its "
-        f"largest weight; rounding alone causes {last.rounding:.2g}.",
-    ]
+        f"largest weight; rounding alone causes {last.rounding:.2g}."
+    )
     if result.probes:
         lines.append(f"Probes with different answers: {', '.join(result.probes)}.")
     else:
@@ -281,13 +282,8 @@ def plot_rounding(ax: Any, distances: Sequence[WeightDistance], label: str) -> N
     from parallax.harness.probes.figures import PAPER_COLOR
 
     updates = [item.updates for item in distances]
-    ax.loglog(
-        updates,
-        [item.allowed_difference for item in distances],
-        ":",
-        color=PAPER_COLOR,
-        label="counts as rounding",
-    )
+    allowed = [item.allowed_difference for item in distances]
+    ax.loglog(updates, allowed, ":", color=PAPER_COLOR, label="counts as rounding")
     copies = [max(item.rounding, MIN_PLOTTED_DISTANCE) for item in distances]
     ax.loglog(updates, copies, "--", color="black", label=label)
 

@@ -12,8 +12,8 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import argparse
@@ -314,17 +314,17 @@ def dispatch_command(words: Sequence[str]) -> int:
 def replace_old_command(words: Sequence[str]) -> list[str]:
     """Return a command line with the old name of a command replaced by the current one."""
     for old, new in OLD_COMMANDS.items():
-        own = old.split()
-        if list(words[: len(own)]) == own:
-            return [*new.split(), *words[len(own) :]]
+        name = old.split()
+        if list(words[: len(name)]) == name:
+            return [*new.split(), *words[len(name) :]]
     return list(words)
 
 
 def find_command(words: Sequence[str]) -> Command | None:
     """Return the command that a command line begins with, or None."""
     for command in COMMANDS:
-        own = command.words.split()
-        if list(words[: len(own)]) == own:
+        name = command.words.split()
+        if list(words[: len(name)]) == name:
             return command
     return None
 
@@ -348,10 +348,10 @@ def run_command(command: Command, words: Sequence[str]) -> int:
     except OSError as error:
         if error.filename is None and error.strerror is None:
             raise
-        where = f"{error.filename}: " if error.filename is not None else ""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = " Free some space and run the same command again." if full else ""
-        return report_error(SpecError(_escape(f"{where}{error.strerror}.{remedy}")))
+        place = f"{error.filename}: " if error.filename is not None else ""
+        is_disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = " Free some space and run the same command again." if is_disk_full else ""
+        return report_error(SpecError(_escape(f"{place}{error.strerror}.{remedy}")))
 
 
 def report_error(error: BaseException) -> int:
@@ -493,10 +493,9 @@ def complete_command_line(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _list_next_words(words: Sequence[str]) -> Iterator[str]:
-    found: dict[str, Any] = {}
-    for command in COMMANDS:
-        own = command.words.split()
-        if len(own) > len(words) and own[: len(words)] == list(words):
-            found[own[len(words)]] = True
-    yield from found
+def _list_next_words(words: Sequence[str]) -> list[str]:
+    """Return the words that can follow `words` in the names of commands."""
+    place = len(words)
+    names = [command.words.split() for command in COMMANDS]
+    fitting = [name for name in names if len(name) > place and name[:place] == list(words)]
+    return list(dict.fromkeys(name[place] for name in fitting))

@@ -179,14 +179,12 @@ def _sample_mutants(verdicts: Sequence[DetectorVerdict], count: int) -> list[str
 def _check_conformance(names: Sequence[str], path: Path) -> None:
     """Run the conformance suite on each mutant that has no verdict yet."""
     done = {verdict.mutant for verdict in detectors.read_verdicts(path)}
-    for name in names:
-        if name not in done:
-            if not re.fullmatch(r"[\w-]+/[\w-]+/\d{1,9}", name):
-                raise SpecError(f"mutant={name[:100]!r} must be framework/algorithm/number.")
-            framework, algorithm, number = name.split("/")
-            _check_in_child_process(
-                find_mutant(f"mutant-{number}", load_adapter(framework), algorithm), path
-            )
+    for name in (name for name in names if name not in done):
+        if not re.fullmatch(r"[\w-]+/[\w-]+/\d{1,9}", name):
+            raise SpecError(f"mutant={name[:100]!r} must be framework/algorithm/number.")
+        framework, algorithm, number = name.split("/")
+        mutant = find_mutant(f"mutant-{number}", load_adapter(framework), algorithm)
+        _check_in_child_process(mutant, path)
 
 
 def _check_in_child_process(item: CodeMutant, path: Path) -> None:

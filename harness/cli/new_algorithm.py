@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from parallax.harness.cli.arguments import add_frameworks_argument
+from parallax.harness.cli.arguments import add_frameworks_argument, select_names
 from parallax.harness.cli.new_adapter import (
     AdapterSkeleton,
     add_entry_point,
@@ -19,7 +19,7 @@ from parallax.harness.cli.new_adapter import (
 )
 from parallax.harness.contract.adapter import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
-from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.fields import SpecError
 
 DESCRIPTIONS_FOLDER = "harness/contract/algorithms"
 ALGORITHM_FAMILIES = ("on-policy", "off-policy")
@@ -108,13 +108,7 @@ def create_algorithm_package(
 ) -> list[Path]:
     """Write an algorithm as a separate package, into the new folder `parent / name`."""
     _check_algorithm_name(name)
-    for framework in frameworks:
-        if framework not in find_adapter_entry_points():
-            raise SpecError(
-                format_unknown_name(
-                    f"--frameworks {framework}", framework, list(find_adapter_entry_points())
-                )
-            )
+    select_names("--frameworks", frameworks, list(find_adapter_entry_points()))
     module = f"parallax_{name}"
     file = f"{module}/description.py"
     files = {

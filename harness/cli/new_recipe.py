@@ -24,12 +24,13 @@ _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
     "temperature_learning_rate",
 )
-# Names of stable_baselines3 2.9.2 whose values mean the same here.
-_SAME = {
-    **{name: name for name in ("gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm")},
-    **{name: name for name in ("target_kl", "normalize_advantage", "buffer_size", "tau")},
-    **{name: name for name in ("learning_starts", "target_update_interval", "policy_delay")},
-    **{name: name for name in ("target_policy_noise", "target_noise_clip", "target_entropy")},
+# Options of stable_baselines3 2.9.2 whose values mean the same here, with the names here.
+_SAME_NAMES = (
+    *("gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "target_kl", "tau"),
+    *("normalize_advantage", "buffer_size", "learning_starts", "target_update_interval"),
+    *("policy_delay", "target_policy_noise", "target_noise_clip", "target_entropy"),
+)
+_FIELDS = {name: name for name in _SAME_NAMES} | {
     "n_epochs": "epochs",
     "clip_range_vf": "value_clip_range",
     "exploration_initial_eps": "exploration_initial",
@@ -197,8 +198,10 @@ class _EntryTranslator:
         for name, value in self._entry.items():
             if name in special:
                 reason = special[name](name, value)
+            elif name in _FIELDS:
+                reason = self._set(_FIELDS[name], name, value)
             else:
-                reason = self._set(_SAME[name], name, value) if name in _SAME else _NO_COUNTERPART
+                reason = _NO_COUNTERPART
             if reason:
                 self._untranslated[f"{_shorten(str(name))}: {_shorten(str(value))}"] = reason
         build_dataclass(ALGORITHMS[self._algorithm], self._values, f"the {self._algorithm} recipe")

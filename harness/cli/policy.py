@@ -56,8 +56,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
         0; 1 where a policy could not be evaluated, or a repeated evaluation gave other returns.
     """
     check_output_folders([options.output])
-    folders = [Path(word) for word in options.words if "=" not in _blank_if_path(word)]
-    conditions = parse_conditions(word for word in options.words if "=" in _blank_if_path(word))
+    folders = [Path(word) for word in options.words if not _is_condition(word)]
+    conditions = parse_conditions(filter(_is_condition, options.words))
     runs, failed = _find_policies(folders, trust=options.trust)
     answers = []
     for answer in run_action("evaluate", runs, conditions):
@@ -93,7 +93,8 @@ def run_export(options: argparse.Namespace) -> int:
             raise SpecError(f"{first} and {second} would both be {target}: export them separately.")
     for answer in run_action("export", runs, {"targets": targets}):
         is_normalized = runs[Path(answer["folder"])].wrappers == "normalized"
-        failed += _print_answer(answer, f"{answer.get('file')}{_NORMALIZED * is_normalized}")
+        remark = _NORMALIZED if is_normalized else ""
+        failed += _print_answer(answer, f"{answer.get('file')}{remark}")
     return 1 if failed else 0
 
 
@@ -177,9 +178,9 @@ def parse_conditions(words: Iterable[str]) -> dict[str, Any]:
     return found if found["env"] else {k: v for k, v in found.items() if k != "env"}
 
 
-def _blank_if_path(word: str) -> str:
-    """Return "" for a path, so that the equals sign of a folder `seed=0` is not a condition."""
-    return "" if "/" in word or Path(word).is_dir() else word
+def _is_condition(word: str) -> bool:
+    """Return whether a word is `name=value`, and not the path of a folder such as `seed=0`."""
+    return "=" in word and "/" not in word and not Path(word).is_dir()
 
 
 def _find_policies(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, RunSpec], int]:
@@ -195,15 +196,15 @@ def _find_policies(folders: Sequence[Path], *, trust: bool) -> tuple[dict[Path, 
         for folder in found:
             reading = read_run(folder)
             why = why_no_policy(reading)
-            try:
-                if not why:
+            if not why:
+                try:
                     runs[folder] = spec_from_dict(reading.spec)
                     adapters.append(reading.content["adapter"])
-                    continue
-            except SpecError as error:
-                why = str(error)
-            print(escape_unprintable(f"{folder}: no policy: {why}"), file=sys.stderr)
-            failed += 1
+                except SpecError as error:
+                    why = str(error)
+            if why:
+                print(escape_unprintable(f"{folder}: no policy: {why}"), file=sys.stderr)
+                failed += 1
     require_trust(folders[0], list_named_code(runs.values(), adapters), trust=trust)
     return runs, failed
 
@@ -226,9 +227,8 @@ def _format_returns(answer: WorkerAnswer, is_again: bool) -> str:
     if finite.size:
         words = f"mean return {finite.mean():.6g}, deviation {finite.std():.4g}, {words}"
     if is_again:
-        words += (
-            f", {'the same' if answer['same'] else 'NOT the same'} as the run's last evaluation"
-        )
+        degree = "the same" if answer["same"] else "NOT the same"
+        words += f", {degree} as the run's last evaluation"
     return words
 
 

@@ -30,7 +30,7 @@ from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.probes import baseline, catalogue, intervention_check, report, runner
 from parallax.harness.probes.baseline import merge_reports
 from parallax.harness.probes.claims import checklist, claims
-from parallax.harness.probes.claims import page as text
+from parallax.harness.probes.claims import page as claims_page
 from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
@@ -50,8 +50,8 @@ examples:
   parallax probe --frameworks sb3 --algorithms td3 --acceleration fused-adam
   parallax probe --frameworks sb3 --path ~/stable-baselines3 --commits v2.6.0..HEAD"""
 
-
 _OUTPUTS = ("json", "markdown", "html", "claims", "details", "baseline")
+NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -182,16 +182,13 @@ def render_files(found: ProbeReport, options: argparse.Namespace) -> dict[Path, 
     if options.json:
         contents[options.json] = report_to_text(found)
     if options.claims:
-        contents[options.claims] = text.render_claims_page(found, claims.load_claims())
+        contents[options.claims] = claims_page.render_claims_page(found, claims.load_claims())
     if options.details:
         contents[options.details] = render_details(found, options)
-    if options.html or options.markdown:
-        from parallax.harness.probes import report as page  # a plotting library takes a second
-
-        if options.html:
-            contents[options.html] = page.render_html_page(found)
-        if options.markdown:
-            contents |= page.render_markdown_pages(options.markdown, found)
+    if options.html:
+        contents[options.html] = report.render_html_page(found)
+    if options.markdown:
+        contents |= report.render_markdown_pages(options.markdown, found)
     return contents
 
 
@@ -207,9 +204,6 @@ def render_details(found: ProbeReport, options: argparse.Namespace) -> str:
             f"--details needs the answers to all probes; {error.args[0]} is missing: drop "
             f"--probe, and use --algorithms {','.join(details.algorithms)}."
         ) from error
-
-
-NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 
 
 def run(options: argparse.Namespace) -> int:
@@ -355,7 +349,8 @@ def collect_answers(probes: Sequence[Probe], options: argparse.Namespace) -> Pro
     targets = runner.find_targets(request)
     labels = [target.label for target in targets.targets]
     if options.claims:  # before the probes run, which takes minutes
-        text.check_answers_complete(labels, [probe.name for probe in probes], claims.load_claims())
+        probe_names = [probe.name for probe in probes]
+        claims_page.check_answers_complete(labels, probe_names, claims.load_claims())
     with CommandProgress(len(labels) * len(probes)) as progress:
         found = runner.run_probes(request.probes, targets, progress.advance)
     if not any(result.answers for result in found.results):

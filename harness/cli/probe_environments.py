@@ -13,12 +13,13 @@ from pathlib import Path
 from parallax.harness.cli.arguments import (
     check_output_folders,
     check_used_options,
+    select_names,
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import read_user_file
-from parallax.harness.contract.fields import SpecError, format_unknown_name
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
 from parallax.harness.environment_probes import page
 from parallax.harness.environment_probes.answers import (
@@ -223,10 +224,7 @@ def list_libraries() -> tuple[EnvironmentLibrary, ...]:
 def select_libraries(names: Sequence[str] | None) -> tuple[EnvironmentLibrary, ...]:
     """Return the libraries with some names, or all if `names` is None."""
     libraries = {library.name: library for library in list_libraries()}
-    for name in names or ():
-        if name not in libraries:
-            raise SpecError(format_unknown_name(f"--frameworks {name}", name, list(libraries)))
-    return tuple(libraries[name] for name in (libraries if names is None else names))
+    return tuple(libraries[name] for name in select_names("--frameworks", names, list(libraries)))
 
 
 def run_environment_probes(

@@ -80,13 +80,9 @@ def read_snapshot(folder: Path) -> RunSnapshot:
     is_foreign = reading.damaged and not reading.failed
     evaluations = () if is_foreign else _read_evaluation_curve(folder)
     curves = dict(run.curves) | {"evaluation": evaluations}
-    names = sorted(
-        (name for name, curve in curves.items() if curve),
-        key=lambda name: (
-            FIRST_CURVES.index(name) if name in FIRST_CURVES else len(FIRST_CURVES),
-            name,
-        ),
-    )
+    order = {name: place for place, name in enumerate(FIRST_CURVES)}
+    names = [name for name, curve in curves.items() if curve]
+    names.sort(key=lambda name: (order.get(name, len(order)), name))
     return RunSnapshot(
         folder=folder,
         status=f"broken: {reading.reason}" if is_foreign else status,
@@ -163,15 +159,13 @@ def format_sparkline(curve: ScalarCurve, until: int, width: int) -> str:
         return ""
     low, spread = min(known), max(known) - min(known)
     text = ""
+    blocks = len(_BLOCK_CHARACTERS)
     for mean in means:
-        share = 0.5 if mean is None or not spread else (mean - low) / spread
-        text += (
-            " "
-            if mean is None
-            else _BLOCK_CHARACTERS[
-                min(int(share * len(_BLOCK_CHARACTERS)), len(_BLOCK_CHARACTERS) - 1)
-            ]
-        )
+        if mean is None:
+            text += " "
+            continue
+        share = (mean - low) / spread if spread else 0.5
+        text += _BLOCK_CHARACTERS[min(int(share * blocks), blocks - 1)]
     return text
 
 

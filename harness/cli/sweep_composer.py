@@ -10,7 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.object_type import ObjectType
@@ -44,7 +44,21 @@ JobOverrides = Sequence[str]
 
 
 class NeedsHydraError(Exception):
-    """Hydra may do more with a word than write it into the configuration."""
+    """Hydra may do more with a choice than write it into the configuration."""
+
+
+class _RunGroup(NamedTuple):
+    """What the overrides of runs that can share a composition have in common.
+
+    Attributes:
+        level: Keys that are written without Hydra; one of `_SUBSTITUTION_LEVELS`.
+        rest: Overrides for Hydra.
+        chosen: Keys of the other overrides, whose values differ between the runs.
+    """
+
+    level: Sequence[str]
+    rest: tuple[str, ...]
+    chosen: tuple[str, ...]
 
 
 class SweepComposer:
@@ -56,15 +70,12 @@ class SweepComposer:
         """Find the runs that can share a composition."""
         self._hydra = HydraLoader(loader, config)
         self._names = {group: set(list_group_options()[group]) for group in SUBSTITUTED_GROUPS}
-        self._alike: list[dict[Any, list[PlainChoices]]] = []
-        self._shared: list[dict[Any, SharedComposition | None]] = [{} for _ in _SUBSTITUTION_LEVELS]
-        jobs = list(jobs)
-        for words in _SUBSTITUTION_LEVELS:
-            alike: dict[Any, list[PlainChoices]] = {}
-            for job in jobs:
-                rest, choices = self._split_job(job, words)
-                alike.setdefault((rest, tuple(choices)), []).append(choices)
-            self._alike.append(alike)
+        self._choices: dict[_RunGroup, list[PlainChoices]] = {}
+        self._shared: dict[_RunGroup, SharedComposition | None] = {}
+        for job in jobs:
+            for level in _SUBSTITUTION_LEVELS:
+                group, choices = self._split_job(job, level)
+                self._choices.setdefault(group, []).append(choices)
 
     def compose_values(self, job: JobOverrides) -> Mapping[str, Any]:
         """Return the resolved configuration of one run, perhaps without Hydra's own part.
@@ -73,45 +84,43 @@ class SweepComposer:
             HydraException: A configuration does not exist.
             SpecError: A configuration has an unused key.
         """
-        for level, words in enumerate(_SUBSTITUTION_LEVELS):
-            rest, choices = self._split_job(job, words)
-            key = rest, tuple(choices)
-            alike, shared = self._alike[level][key], self._shared[level]
-            if len(alike) < 2:
-                continue
-            if key not in shared:
-                try:
-                    shared[key] = SharedComposition(self._hydra, rest, alike)
-                except NeedsHydraError:
-                    shared[key] = None
-            found = shared[key]
-            if found is not None:
-                return found.compose_values(choices)
+        for level in _SUBSTITUTION_LEVELS:
+            group, choices = self._split_job(job, level)
+            shared = self._share_composition(group) if len(self._choices[group]) > 1 else None
+            if shared is not None:
+                return shared.compose_values(choices)
         composed = self._hydra.compose(job)
         check_composed_keys(composed)
         return _resolve_values(composed)
 
-    def _split_job(
-        self, job: JobOverrides, words: Sequence[str]
-    ) -> tuple[tuple[str, ...], PlainChoices]:
-        """Return the overrides for Hydra, and the choices that this module writes, by name."""
+    def _share_composition(self, group: _RunGroup) -> "SharedComposition | None":
+        """Return the composition of a group of runs; None if Hydra has to compose each run."""
+        if group not in self._shared:
+            try:
+                shared = SharedComposition(self._hydra, group.rest, self._choices[group])
+            except NeedsHydraError:
+                shared = None
+            self._shared[group] = shared
+        return self._shared[group]
+
+    def _split_job(self, job: JobOverrides, level: Sequence[str]) -> tuple[_RunGroup, PlainChoices]:
+        """Return the group of a run, and the choices that this module writes, by key."""
         named: dict[str, list[str]] = {}
         for override in job:
             named.setdefault(_get_root_name(override), []).append(override)
         choices = {}
-        for word in words:
-            if len(named.get(word, ())) == 1:
-                name, _, value = named[word][0].partition("=")
-                plain = (
-                    _NUMBER_PATTERN.fullmatch(value)
-                    if word == SEED_KEY
-                    else value in self._names[word]
-                )
-                if name == word and plain:
-                    choices[word] = value
-        return tuple(
-            override for override in job if _get_root_name(override) not in choices
-        ), choices
+        for key in level:
+            if len(named.get(key, ())) == 1:
+                name, _, value = named[key][0].partition("=")
+                if name == key and self._is_plain_choice(key, value):
+                    choices[key] = value
+        rest = tuple(override for override in job if _get_root_name(override) not in choices)
+        return _RunGroup(level, rest, tuple(choices)), choices
+
+    def _is_plain_choice(self, key: str, value: str) -> bool:
+        if key == SEED_KEY:
+            return _NUMBER_PATTERN.fullmatch(value) is not None
+        return value in self._names[key]
 
 
 class SharedComposition:
@@ -136,7 +145,7 @@ class SharedComposition:
         composed = hydra.compose([*rest, *format_overrides(first)])
         for group in SUBSTITUTED_GROUPS:
             if group in first:
-                hydra.check(composed, group, {choices[group] for choices in alike}, rest)
+                hydra.check_choices(composed, group, {one[group] for one in alike}, rest)
         check_composed_keys(composed)
         self._config = OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"])
         references = list(iterate_references(_to_unresolved_values(self._config)))
@@ -151,16 +160,16 @@ class SharedComposition:
             self._write_choices(choices)
             return _resolve_values(self._config)
         values = dict(self._values)
-        for word, choice in choices.items():
-            values[word] = int(choice) if word == SEED_KEY else {**values[word], "name": choice}
+        for key, choice in choices.items():
+            values[key] = int(choice) if key == SEED_KEY else {**values[key], "name": choice}
         return values
 
     def _write_choices(self, choices: PlainChoices) -> None:
-        for word, choice in choices.items():
-            if word == SEED_KEY:
+        for key, choice in choices.items():
+            if key == SEED_KEY:
                 self._config.seed = int(choice)
             else:
-                self._config[word].name = choice
+                self._config[key].name = choice
 
 
 class HydraLoader:
@@ -174,7 +183,7 @@ class HydraLoader:
         """Return the configuration of one run, Hydra's own part included."""
         return self._loader.load_sweep_config(self._config, list(job))
 
-    def check(
+    def check_choices(
         self, composed: DictConfig, group: str, names: Iterable[str], rest: JobOverrides
     ) -> None:
         """Raise `NeedsHydraError` if a choice from a group may change more than its name."""
@@ -184,10 +193,9 @@ class HydraLoader:
             raise NeedsHydraError  # hydra.searchpath names files that are not checked here
         if any(group in _split_words(override.partition("=")[0]) for override in rest):
             raise NeedsHydraError
-        if any(
-            self._options.get(f"{group}/{name}") != read_group_option(group, name) for name in names
-        ):
-            raise NeedsHydraError
+        for name in names:
+            if self._options.get(f"{group}/{name}") != read_group_option(group, name):
+                raise NeedsHydraError
         if group in self._groups_written_elsewhere:
             raise NeedsHydraError
 
@@ -206,12 +214,12 @@ class HydraLoader:
         """Return groups whose keys another file writes to, or whose choice it refers to."""
         touched: set[str] = set()
         for path, found in self._files.items():
-            package, content = found.header.get("package"), _to_unresolved_values(found.config)
+            content = _to_unresolved_values(found.config)
             if not isinstance(content, dict) or path in self._options:
                 continue
-            place = (package or path.rpartition("/")[0].replace("/", ".")).split(".")
-            place = place[place[0] == "_global_" :]
-            touched |= set(place[:1]) if place[:1] not in ([], [""]) else set(content)
+            package = found.header.get("package") or path.rpartition("/")[0].replace("/", ".")
+            parts = [part for part in package.split(".") if part not in ("", "_global_")]
+            touched |= {parts[0]} if parts else set(content)
             for entry in content.get("defaults") or ():
                 touched |= _find_mentioned_groups(entry)
         return touched
@@ -256,7 +264,7 @@ def _get_root_name(override: str) -> str:
 
 def format_overrides(choices: Mapping[str, Any]) -> list[str]:
     """Return values by name as words of a command line."""
-    return [f"{word}={choice}" for word, choice in choices.items()]
+    return [f"{key}={choice}" for key, choice in choices.items()]
 
 
 def _to_unresolved_values(config: Any) -> Any:
@@ -324,7 +332,6 @@ class SweepLauncher(Launcher):
             SpecError: A run cannot be carried out as requested; nothing was started.
             RunsFailedError: Some runs did not complete, or were not queued.
         """
-        # Hydra imports every plugin at start-up; the harness is needed only here.
         assert self._context is not None and self._config is not None
         specs, results_dir = compose_sweep_specs(
             self._context.config_loader, self._config, job_overrides
@@ -336,5 +343,5 @@ class SweepLauncher(Launcher):
         ]
 
     @abstractmethod
-    def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
+    def launch_runs(self, specs: Sequence[RunSpec], results_dir: Path) -> None:
         """Run or queue them."""

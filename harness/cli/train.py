@@ -13,13 +13,14 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from parallax.harness.cli.config_groups import explain_unknown_option, list_group_options
 from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
-from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS, field_names
+from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.data_files import load_named_values
 from parallax.harness.contract.fields import HANDLED_ERRORS, SpecError, format_unknown_name
 from parallax.harness.contract.recipes import list_recipe_names, read_recipe
@@ -87,9 +88,9 @@ def _run_hydra(words: Sequence[str], early_server: "ForkServer | None", shows_fr
     from parallax.harness.cli.hydra_app import register_config_groups, run_hydra_app
     from parallax.harness.train.stop_signals import stop_launcher_on_signals
 
-    words, settings, own_folder = _parse_words(words)
-    check_own_files(own_folder, settings)
-    sys.argv[1:] = defer_hyperparameters(words)  # Hydra reads the process' command line
+    line = _parse_command_line(words)
+    check_config_files(line.config_dir, line.settings)
+    sys.argv[1:] = defer_hyperparameters(line.words)  # Hydra reads the process' command line
     register_config_groups()
     stop_launcher_on_signals()
     try:
@@ -97,16 +98,30 @@ def _run_hydra(words: Sequence[str], early_server: "ForkServer | None", shows_fr
     except SystemExit as ended:  # Hydra ends the process after an error of the application
         error = ended.__cause__ or ended
         if isinstance(error, SpecError):
-            error = _add_own_line(str(error), own_folder, settings)
+            error = _add_config_line(str(error), line)
         raise error from None
     except Exception as error:
-        if shows_frames or (translated := _translate_error(error, own_folder, settings)) is None:
+        if shows_frames or (translated := _translate_error(error, line)) is None:
             raise
         raise translated from error
 
 
-def _parse_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]:
-    """Return the words in Hydra's order, the settings among them, and `--config-dir`.
+class _CommandLine(NamedTuple):
+    """Command line of `parallax train`.
+
+    Attributes:
+        words: All words, in the order that Hydra's parser needs.
+        settings: Those that set a value, such as `seed=0`.
+        config_dir: Folder of the option `--config-dir`; None without the option.
+    """
+
+    words: list[str]
+    settings: list[str]
+    config_dir: str | None
+
+
+def _parse_command_line(words: Sequence[str]) -> _CommandLine:
+    """Sort the words for Hydra.
 
     Raises:
         SpecError: An option does not exist, or runs code from a file.
@@ -123,22 +138,21 @@ def _parse_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None
         raise SpecError(f"{unknown[0]} is not an option. Settings are written as {name}=VALUE.")
     if options.experimental_rerun:
         raise SpecError("--experimental-rerun runs code from a pickle file: give the settings.")
-    return words, settings, options.config_dir
+    return _CommandLine(words, settings, options.config_dir)
 
 
-def _translate_error(
-    error: Exception, own_folder: str | None, settings: Sequence[str]
-) -> SpecError | None:
+def _translate_error(error: Exception, line: _CommandLine) -> SpecError | None:
     """Return an error of Hydra in our words; None for an error that is ours or handled as it is."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     if isinstance(error, HydraException | OmegaConfBaseException):
-        return _add_own_line(explain_hydra_error(error), own_folder, settings)
-    check_own_files(own_folder)  # a user's study may name the other files
+        return _add_config_line(explain_hydra_error(error), line)
+    check_config_files(line.config_dir)  # also those that a user's study names
     frames = traceback.walk_tb(error.__traceback__)
     modules = [str(frame.f_globals["__name__"]) for frame, _ in frames]
-    is_ours = any(name.startswith("parallax.") for name in modules[2:])  # after our own two
+    # The first two frames, `_run_hydra` and `run_hydra_app`, are there in any case.
+    is_ours = any(name.startswith("parallax.") for name in modules[2:])
     if is_ours or isinstance(error, HANDLED_ERRORS) or getattr(error, "filename", None):
         return None
     return SpecError(  # Hydra's own code ends in many kinds of errors
@@ -147,17 +161,17 @@ def _translate_error(
     )
 
 
-def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -> None:
+def check_config_files(folder: str | None, settings: Sequence[str] | None = None) -> None:
     """Check that files of `--config-dir` are YAML; Hydra's errors do not name the file.
 
     Args:
         folder: The folder; None without the option.
-        settings: Only files whose names occur in these words are checked; None checks all.
+        settings: Only files that these words name are checked; None checks all.
 
     Raises:
         SpecError: A file is damaged; names file and line.
     """
-    named = None if settings is None else set(re.findall(r"[\w.-]+", " ".join(settings)))
+    named = None if settings is None else _find_names(" ".join(settings))
     for file in sorted(Path(folder).rglob("*.yaml")) if folder else []:
         if named is not None and file.stem not in named:
             continue
@@ -170,19 +184,28 @@ def check_own_files(folder: str | None, settings: Sequence[str] | None = None) -
             raise SpecError(f"{file}: defaults={entries} must be a list of files.")
 
 
-def _add_own_line(message: str, folder: str | None, settings: Sequence[str]) -> SpecError:
-    """Return the error, with the line of `--config-dir` that sets the name in the message."""
+def _find_names(text: str) -> set[str]:
+    """Return the words of a text that may be names of configuration files."""
+    return set(re.findall(r"[\w.-]+", text))
+
+
+def _add_config_line(message: str, line: _CommandLine) -> SpecError:
+    """Return the error, with the line in `--config-dir` that sets the name in the message."""
     found = re.search(r"at input '([^']+)'", message) or re.match(r"(?:\w+\.)*(\w+)", message)
-    wanted = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)") if found else None
-    named = set(re.findall(r"[\w.-]+", " ".join(settings)))
-    if not folder or not wanted or wanted.search(" ".join(settings)):
+    if not line.config_dir or not found:
         return SpecError(message)
-    files = sorted(Path(folder).rglob("*.yaml"))
-    for file in [file for file in files if file.stem in named]:  # which may name others
-        named |= set(re.findall(r"[\w.-]+", str(load_named_values(file, "file").get("defaults"))))
-    for file in files:
-        for number, line in enumerate(file.read_text().splitlines(), 1):
-            if file.stem in named and wanted.search(line.partition("#")[0]):
+    settings = " ".join(line.settings)
+    pattern = re.compile(rf"(?<!\w){re.escape(found[1])}(?!\w)")
+    if pattern.search(settings):
+        return SpecError(message)
+    files = sorted(Path(line.config_dir).rglob("*.yaml"))
+    named = _find_names(settings)
+    for file in [file for file in files if file.stem in named]:
+        # A file's list of defaults names further files.
+        named |= _find_names(str(load_named_values(file, "file").get("defaults")))
+    for file in [file for file in files if file.stem in named]:
+        for number, text in enumerate(file.read_text().splitlines(), 1):
+            if pattern.search(text.partition("#")[0]):
                 return SpecError(f"{message} {file}:{number} sets it.")
     return SpecError(message)
 
@@ -201,27 +224,33 @@ def defer_hyperparameters(words: Sequence[str]) -> list[str]:
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    sweeps = [word for word in words if word.startswith(("hydra.sweeper.parts=", "algorithm="))]
-    defers = any("," in word or word.startswith("hydra") for word in sweeps)
+    choices = [word for word in words if word.startswith(("hydra.sweeper.parts=", "algorithm="))]
+    may_have_several = any("," in word or word.startswith("hydra") for word in choices)
     parser = OverridesParser.create()
     deferred = []
     for word in words:
-        if word.startswith("~") and not word.startswith("~hydra"):
-            name = word[1:].partition("=")[0]
-            raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
-        if _NAME_WITHOUT_VALUES_PATTERN.match(word):
-            raise SpecError(
-                f"{word} would change the name but not the values. Choose a recipe with "
-                "algorithm=NAME hps=NAME, and change values with hyperparameters.NAME=VALUE."
-            )
-        if word.startswith(("+hydra.", "++hydra.")):
-            _check_hydra_section(word)
+        _check_word(word)
         # Every word is parsed: Hydra would end with a traceback if a word is too large for it.
-        if _is_single_choice(parser, word) and defers and word.startswith("hyperparameters."):
+        is_single = _is_single_choice(parser, word)
+        if is_single and may_have_several and word.startswith("hyperparameters."):
             name, _, value = word.partition("=")
             word = f"{name}=choice({value})"
         deferred.append(word)
     return deferred
+
+
+def _check_word(word: str) -> None:
+    """Refuse an override that Hydra accepts and that runs cannot use."""
+    if word.startswith("~") and not word.startswith("~hydra"):
+        name = word[1:].partition("=")[0]
+        raise SpecError(f"{word} would remove a setting that runs need: use {name}=VALUE.")
+    if _NAME_WITHOUT_VALUES_PATTERN.match(word):
+        raise SpecError(
+            f"{word} would change the name but not the values. Choose a recipe with "
+            "algorithm=NAME hps=NAME, and change values with hyperparameters.NAME=VALUE."
+        )
+    if word.startswith(("+hydra.", "++hydra.")):
+        _check_hydra_section(word)
 
 
 def _check_hydra_section(word: str) -> None:
@@ -260,22 +289,13 @@ def format_train_help(chosen: Mapping[str, str]) -> str:
     text = (files("parallax.harness.conf") / "config.yaml").read_text("utf-8")
     groups, settings = read_setting_descriptions(text)
     options = list_group_options()
-    used = {name: default for name, default, _ in groups} | dict(chosen)
+    used = {group.name: group.default for group in groups} | dict(chosen)
     algorithm, recipe = used["algorithm"], used["hps"]
     if recipe not in options.get(f"hyperparameters/{algorithm}", ()):
         return ""
     lines = ["groups: GROUP=OPTION, here with the default, the meaning and the options"]
-    for name, default, meaning in groups:
-        lines += ["", *_format_setting(f"{name}={default}", meaning)]
-        if name == "study":
-            for study, summary in describe_studies():
-                lines += _format_setting(f"    {study}", summary)
-        elif name == "hps":
-            for known in ALGORITHMS:
-                names = options[f"hyperparameters/{known}"]
-                lines += _format_setting("", f"{known}: {', '.join(sorted(names))}")
-        elif name in options:
-            lines += _format_setting("", f"options: {', '.join(sorted(options[name]))}")
+    for group in groups:
+        lines += ["", *_format_group(group, options)]
     lines += ["", "settings: NAME=VALUE, here with the default and the meaning", ""]
     for name, default, meaning in settings:
         lines += _format_setting(f"{name}={default}", meaning)
@@ -293,6 +313,21 @@ Another algorithm's hyperparameters: parallax train algorithm=NAME hps=NAME --he
 All values of a command line: add --cfg job. Hydra's own options: parallax train --hydra-help"""
 
 
+def _format_group(group: "SettingDescription", options: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the lines of a group, with its options or recipes."""
+    lines = _format_setting(f"{group.name}={group.default}", group.meaning)
+    if group.name == "study":
+        for study, summary in describe_studies():
+            lines += _format_setting(f"    {study}", summary)
+    elif group.name == "hps":
+        for algorithm in ALGORITHMS:
+            names = options[f"hyperparameters/{algorithm}"]
+            lines += _format_setting("", f"{algorithm}: {', '.join(sorted(names))}")
+    elif group.name in options:
+        lines += _format_setting("", f"options: {', '.join(sorted(options[group.name]))}")
+    return lines
+
+
 def _format_setting(left: str, text: str) -> list[str]:
     """Return the lines of a row of help."""
     indent, left = " " * _HELP_INDENT, f"  {left}"
@@ -305,19 +340,31 @@ def _format_setting(left: str, text: str) -> list[str]:
     return [left, *rows] if left.strip() else rows
 
 
-def read_setting_descriptions(text: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Return name, default and meaning of groups and settings, from comments of `config.yaml`."""
-    found: list[list[str]] = []
+class SettingDescription(NamedTuple):
+    """A group or setting of `parallax train`, as help lists it."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+def read_setting_descriptions(
+    text: str,
+) -> tuple[list[SettingDescription], list[SettingDescription]]:
+    """Return the groups and the settings that comments of `config.yaml` describe."""
+    found: list[SettingDescription] = []
     for line in text.partition("\nhydra:")[0].splitlines()[2:]:
         code, _, comment = line.partition("#")
         name, colon, default = code.strip(" -").partition(": ")
         if colon:
-            found.append([name.removeprefix("override "), default.strip(' "'), comment.strip()])
+            name = name.removeprefix("override ")
+            found.append(SettingDescription(name, default.strip(' "'), comment.strip()))
         elif comment:
-            found[-1][2] += f" {comment.strip()}"
-    rows = [row for row in found if row[2] and "@" not in row[0]]
-    end = [name for name, *_ in rows].index("seed")
-    return rows[:end], rows[end:]
+            meaning = f"{found[-1].meaning} {comment.strip()}"
+            found[-1] = found[-1]._replace(meaning=meaning)
+    rows = [row for row in found if row.meaning and "@" not in row.name]
+    first_setting = [row.name for row in rows].index("seed")
+    return rows[:first_setting], rows[first_setting:]
 
 
 def describe_studies() -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from parallax.harness.cli.arguments import (
     add_cache_argument,
     add_trust_argument,
     get_single_algorithm,
+    load_study,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import load_adapter
@@ -208,22 +209,15 @@ def _check_sides(sides: Sequence[TriageSide]) -> None:
 
 def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSetting:
     """Return the reference runs of an algorithm and task."""
-    from parallax.analysis.commands.common import CommandError, load_results
     from parallax.analysis.data.packed import REFERENCE_FILE
     from parallax.analysis.verdicts.endpoints import settle_options
     from parallax.analysis.verdicts.failures import find_bottom_score
-    from parallax.analysis.verdicts.groups import group_by_cell, group_runs
+    from parallax.analysis.verdicts.groups import group_runs
     from parallax.analysis.verdicts.options import VerdictOptions
-    from parallax.analysis.verdicts.sequential import (
-        MIN_REFERENCE_FRAMEWORKS,
-        compute_reference_spread,
-    )
+    from parallax.analysis.verdicts.sequential import compute_reference_spread
 
     place = options.reference or REFERENCE_FILE
-    try:
-        loaded = load_results(place, prints_conflicts=True)
-    except CommandError as error:
-        raise SpecError(str(error)) from error
+    loaded = load_study(place)
     try:
         settled = settle_options(loaded, VerdictOptions(endpoint=options.endpoint))
     except ValueError as error:
@@ -233,22 +227,7 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
             f"--endpoint {options.endpoint} has no score for runs that do not reach it: use auc, "
             "final or last-K."
         )
-    usable = {
-        cell: groups
-        for cell, groups in group_by_cell(group_runs(loaded, settled)).items()
-        if cell.algorithm == algorithm
-        and sum(group.n > 0 for group in groups) >= MIN_REFERENCE_FRAMEWORKS
-    }
-    names = sorted({cell.env for cell in usable})
-    if not usable:
-        raise SpecError(
-            f"--reference {place} holds no runs of --algorithms {algorithm} by at least "
-            f"{MIN_REFERENCE_FRAMEWORKS} frameworks: name another study, or use --no-training."
-        )
-    if options.env and options.env not in names:
-        raise SpecError(format_unknown_name(f"--env {options.env}", options.env, names))
-    groups = next(found for cell, found in usable.items() if options.env in (None, cell.env))
-    present = tuple(group for group in groups if group.n)
+    present = _select_groups(group_runs(loaded, settled), algorithm, options.env, place)
     scores = {group.framework: list(group.scores_by_seed.values()) for group in present}
     bottom = find_bottom_score(present, settled)
     if bottom is None:  # nothing is known of the task's rewards
@@ -258,6 +237,28 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     require_trust(place, list_named_code([spec]), trust=options.trust)
     forbid_imports_from(run.path for run in present[0].runs)
     return ReferenceSetting(spec, present, compute_reference_spread(scores), bottom)
+
+
+def _select_groups(
+    groups: "Sequence[ScoreGroup]", algorithm: str, env: str | None, place: Path
+) -> "tuple[ScoreGroup, ...]":
+    """Return the scores of each framework on one task; the first task if `env` is None."""
+    from parallax.analysis.verdicts.groups import group_by_cell
+    from parallax.analysis.verdicts.sequential import MIN_REFERENCE_FRAMEWORKS
+
+    usable: dict[str, tuple[ScoreGroup, ...]] = {}
+    for cell, members in group_by_cell(groups).items():
+        present = tuple(group for group in members if group.n)
+        if cell.algorithm == algorithm and len(present) >= MIN_REFERENCE_FRAMEWORKS:
+            usable.setdefault(cell.env, present)
+    if not usable:
+        raise SpecError(
+            f"--reference {place} holds no runs of --algorithms {algorithm} by at least "
+            f"{MIN_REFERENCE_FRAMEWORKS} frameworks: name another study, or use --no-training."
+        )
+    if env and env not in usable:
+        raise SpecError(format_unknown_name(f"--env {env}", env, sorted(usable)))
+    return usable[env or next(iter(usable))]
 
 
 def list_changed_answers(sides: Sequence[TriageSide], algorithm: str) -> list[str]:
@@ -340,13 +341,9 @@ def compare_trainings(
     bit_equal, verdict = 0, INCONCLUSIVE
     lines: list[str] = []
     while len(scores[0]) < schedule.max_seeds and verdict == INCONCLUSIVE:
-        begun = len(scores[0])
-        # Two pairs suffice to show that trainings are the same.
-        count = min(BIT_EQUAL_SEEDS, schedule.batch) if not begun else schedule.batch
-        count = schedule.batch - begun % schedule.batch if begun % schedule.batch else count
         specs = [
             make_training_spec(side, reference.spec, seed)
-            for seed in range(begun, begun + count)
+            for seed in _choose_next_seeds(len(scores[0]), schedule.batch)
             for side in sides
         ]
         folders = [outcome.folder for outcome in run_sweep(specs, options.results, options.jobs)]
@@ -372,6 +369,13 @@ def compare_trainings(
         if verdict != OUTSIDE and change.p < LEVEL:
             verdict = CHANGED
     return verdict, lines
+
+
+def _choose_next_seeds(begun: int, batch: int) -> range:
+    """Return the seeds until the next check, after `begun` pairs of trainings."""
+    # Two pairs suffice to show that trainings are the same; they are part of the first batch.
+    count = batch - begun % batch if begun else min(BIT_EQUAL_SEEDS, batch)
+    return range(begun, begun + count)
 
 
 def make_training_spec(side: TriageSide, spec: RunSpec, seed: int) -> RunSpec:

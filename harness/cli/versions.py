@@ -251,15 +251,15 @@ def load_bug_effects(trainings: Path) -> list["BugEffect"]:
         BugEffect(
             item.framework,
             item.cell.algorithm,
-            effect.name.removeprefix("bug."),
-            f"{item.cell.env}, {max(effect.changed.steps):,} steps",
-            effect.result.n,
-            float(effect.baseline.moments.mean),
-            effect.result.difference,
-            effect.result.low,
-            effect.result.high,
-            effect.p_holm,
-            effect.verdict,
+            bug=effect.name.removeprefix("bug."),
+            setting=f"{item.cell.env}, {max(effect.changed.steps):,} steps",
+            pairs=effect.result.n,
+            without=float(effect.baseline.moments.mean),
+            difference=effect.result.difference,
+            low=effect.result.low,
+            high=effect.result.high,
+            p=effect.p_holm,
+            verdict=effect.verdict,
         )
         for item in found
         for effect in item.single_effects

@@ -22,6 +22,7 @@ from parallax.harness.cli.arguments import (
     add_trust_argument,
     find_script_side,
     get_single_algorithm,
+    load_study,
 )
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.progress import CommandProgress
@@ -136,7 +137,9 @@ def run(options: argparse.Namespace) -> int:
     algorithm = get_single_algorithm(options.algorithms, names)
     sides = _parse_sides(options, algorithm)
     pair = sides[0].label, sides[1].label
-    loaded, env = None if options.study is None else _load_study(options.study), options.env
+    env = options.env
+    # Before anything is measured, so that a wrong name costs no minutes.
+    loaded = None if options.study is None else load_study(options.study)
     take_settings_of_study(options, loaded, pair, algorithm)
     if loaded and not env:  # the task is named by the study, whose author may be somebody else
         require_trust(options.study, list_task_code(options.env), trust=options.trust)
@@ -160,14 +163,14 @@ def take_settings_of_study(
     for run in loaded.runs if loaded else ():
         cell = run.id.cell
         if run.id.framework in found and cell.algorithm == algorithm:
-            of_run = cell.env, cell.hps, str(run.spec.get("alignment", UNKNOWN_NAME))
-            if all(a in (None, b) for a, b in zip(given.values(), of_run, strict=True)):
-                found[run.id.framework].add(of_run)
+            setting = cell.env, cell.hps, str(run.spec.get("alignment", UNKNOWN_NAME))
+            pairs = zip(given.values(), setting, strict=True)
+            if all(value is None or value == present for value, present in pairs):
+                found[run.id.framework].add(setting)
     default = EXAMPLE_TASKS[ALGORITHMS[algorithm].actions], "original", "exact"
-    of_both = min(
-        found[pair[0]] & found[pair[1]], key=lambda of: (of[2] != "exact", of), default=default
-    )
-    for name, value, other in zip(given, of_both, default, strict=True):
+    of_both = sorted(found[pair[0]] & found[pair[1]])
+    chosen = min(of_both, key=lambda setting: setting[2] != "exact", default=default)
+    for name, value, other in zip(given, chosen, default, strict=True):
         # Library defaults have no recipe, and that of imported runs may be unknown.
         is_known = value != UNKNOWN_NAME and (name, value) != ("hps", DEFAULTS_RECIPE)
         setattr(options, name, getattr(options, name) or (value if is_known else other))
@@ -399,17 +402,6 @@ def _describe_lockstep(
     return format_lockstep_verdict(result).splitlines()
 
 
-def _load_study(folder: Path) -> "LoadedRuns":
-    """Load the study before anything is measured, so that a wrong name costs no minutes."""
-    # Imported late: pandas and scipy take a second to import.
-    from parallax.analysis.commands.common import CommandError, load_results
-
-    try:
-        return load_results(folder, prints_conflicts=True)
-    except CommandError as error:
-        raise SpecError(str(error)) from error
-
-
 def _judge_ablations(
     loaded: "LoadedRuns | None", pair: tuple[str, str], algorithm: str
 ) -> list["AblationVerdict"]:
@@ -507,6 +499,8 @@ def _suggest_commands(
     judged: Collection[tuple[str, str]] = (),
     verdicts: Collection[str] = (),
 ) -> list[str]:
+    common = f"{common} alignment={options.alignment}"
+    end = "seed=0,1,2,3,4 study.name=why"
     commands = []
     if not verdicts:
         # Other frameworks take no script, so that an own script needs a separate training command.
@@ -517,22 +511,18 @@ def _suggest_commands(
         if not any(script for _, script in groups):
             groups = [(",".join(side.framework for side in sides), "")]
         commands += [
-            f"parallax train -m framework={name} {common} "
-            f"alignment={options.alignment}{script} seed=0,1,2,3,4 study.name=why"
-            for name, script in groups
+            f"parallax train -m framework={name} {common}{script} {end}" for name, script in groups
         ]
     removals = dict.fromkeys(removal for item in found for removal in item.removed_by)
     for name in (side.label for side in sides):
-        names = [
-            change
-            for framework, change in removals
-            if framework == name and (name, change) not in judged
-        ]
-        if names:
-            every = [*names, INTERVENTION_SEPARATOR.join(names)] if len(names) > 1 else names
+        left = [removal for removal in removals if removal[0] == name and removal not in judged]
+        changes = [change for _, change in left]
+        if len(changes) > 1:
+            changes.append(INTERVENTION_SEPARATOR.join(changes))
+        if changes:
+            values = ",".join(["none", *changes])
             commands.append(
-                f"parallax train -m framework={name} {common} alignment={options.alignment} "
-                f"intervention=none,{','.join(every)} seed=0,1,2,3,4 study.name=why"
+                f"parallax train -m framework={name} {common} intervention={values} {end}"
             )
     has_ablation = "intervention=" in " ".join(commands)
     if commands:

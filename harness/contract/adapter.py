@@ -1,7 +1,4 @@
-"""The contract that an adapter fulfils, and how adapters are found.
-
-`ConfigTranslator`, which adapters use for translation, can be imported from here as well.
-"""
+"""The contract that an adapter fulfils, and how adapters are found."""
 
 import contextlib
 import dataclasses
@@ -28,10 +25,7 @@ from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.packages import VersionRange, find_entry_points
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig
-from parallax.harness.contract.translation import AlgorithmSettings as AlgorithmSettings
-from parallax.harness.contract.translation import ConfigTranslator as ConfigTranslator
-from parallax.harness.contract.translation import NativeConfig as NativeConfig
-from parallax.harness.contract.translation import TranslatedSetting as TranslatedSetting
+from parallax.harness.contract.translation import AlgorithmSettings, ConfigTranslator, NativeConfig
 
 if TYPE_CHECKING:
     import gymnasium
@@ -42,6 +36,8 @@ ENTRY_POINT_GROUP = "parallax.adapters"
 PATCHES_FILE = "patches.yaml"
 CPU = "cpu"
 """The device that every framework supports, and the only one that most support."""
+
+Array = NDArray[np.float64]
 
 Policy = Callable[[NDArray[np.float32]], NDArray[Any]]
 """Greedy policy: observations float32[N, observations] to actions.
@@ -64,15 +60,16 @@ def check_weights_fit(weights: Weights, parameters: Mapping[str, Any]) -> None:
     """
     lacking = sorted(parameters.keys() - weights.keys())
     surplus = sorted(weights.keys() - parameters.keys())
-    problems = [
-        f"{words} {', '.join(names[:5])}"
-        for words, names in (("there are none for", lacking), ("there is no", surplus))
-        if names
-    ] or [
-        f"{name} has shape {weights[name].shape} instead of {tuple(parameter.shape)}"
-        for name, parameter in parameters.items()
-        if tuple(parameter.shape) != weights[name].shape
-    ][:1]
+    problems = [f"there are none for {', '.join(lacking[:5])}"] if lacking else []
+    problems += [f"there is no {', '.join(surplus[:5])}"] if surplus else []
+    if not problems:
+        shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+        problems = [
+            f"{name} has shape {weights[name].shape} instead of {shape}"
+            for name, shape in shapes.items()
+            if weights[name].shape != shape
+        ]
+        problems = problems[:1]
     if problems:
         raise SpecError(f"the weights are of another network: {'; '.join(problems)}")
 
@@ -656,6 +653,3 @@ class _MemorylessPlayer:
 def begin_episodes(policy: Policy) -> EpisodePlayer:
     """Start new episodes of a policy, with or without memory."""
     return policy.begin() if isinstance(policy, RecurrentPolicy) else _MemorylessPlayer(policy)
-
-
-Array = NDArray[np.float64]

@@ -186,11 +186,8 @@ def format_value(value: Any) -> str:
 
 
 def _format_arguments(given: Any) -> str:
-    return (
-        ", ".join(map(format_value, given))
-        if isinstance(given, list | tuple)
-        else format_value(given)
-    )
+    values = given if isinstance(given, list | tuple) else [given]
+    return ", ".join(map(format_value, values))
 
 
 class RunsFailedError(Exception):

@@ -42,7 +42,7 @@ _STUDY = 5
 """Index of the study's folder among the parents of a run folder."""
 _SAFE_PATH = "PYTHONSAFEPATH"
 _LARGEST_FACTOR = 2**64
-_MAX_OUTPUT_BYTES = 1 << 20  # bytes
+_MAX_OUTPUT_BYTES = 1 << 20
 _REMEDY = "Name the path of a Python 3.11 or newer that has the framework, such as venv/bin/python."
 
 
@@ -92,16 +92,20 @@ def leave_out_folder(environment: dict[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def exclude_current_folder() -> Iterator[None]:
-    """Keep Pythons that libraries start meanwhile from importing from the current folder."""
-    before = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"
+def _set_variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        del os.environ[_SAFE_PATH]
+        del os.environ[name]
         if before is not None:
-            os.environ[_SAFE_PATH] = before
+            os.environ[name] = before
+
+
+def exclude_current_folder() -> contextlib.AbstractContextManager[None]:
+    """Keep Pythons that libraries start meanwhile from importing from the current folder."""
+    return _set_variable(_SAFE_PATH, "1")
 
 
 def forbid_imports_from(folders: Iterable[Path]) -> None:
@@ -243,9 +247,6 @@ def _read_output(
     return output, errors
 
 
-_ARROW_OPTIONS = "JE_ARROW_MALLOC_CONF"
-
-
 def end_process(code: int) -> NoReturn:
     """End this process, without a search of all imported objects for cycles.
 
@@ -257,17 +258,12 @@ def end_process(code: int) -> NoReturn:
 
 def import_modules(modules: Iterable[str]) -> None:
     """Import modules, without the thread that pyarrow would start; skip missing ones."""
-    before = os.environ.get(_ARROW_OPTIONS)
-    os.environ[_ARROW_OPTIONS] = "background_thread:false"  # read when pyarrow is loaded
-    try:
+    # pyarrow reads this variable when it is loaded.
+    with _set_variable("JE_ARROW_MALLOC_CONF", "background_thread:false"):
         for name in modules:
             # A process that needs a missing module reports it itself.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
-    finally:
-        del os.environ[_ARROW_OPTIONS]
-        if before is not None:
-            os.environ[_ARROW_OPTIONS] = before
 
 
 def has_other_threads() -> bool:

@@ -28,15 +28,15 @@ from parallax.harness.contract.fields import (
 from parallax.harness.contract.own_script import OwnScript, make_own_script
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.replay import UNIFORM_REPLAY, ReplayConfig, make_replay_config
+from parallax.harness.record.labels import LIBRARY_DEFAULTS
 from parallax.harness.record.layout import (
-    LIBRARY_DEFAULTS,
     RESERVED_FOLDERS,
     SLASH_SUBSTITUTE,
     RunPath,
     format_implementation,
     format_task_name,
     is_visible,
-    parse_seed,
+    parse_seed_folder,
 )
 
 NO_INTERVENTION = "none"
@@ -285,12 +285,12 @@ def _fill_evaluation_interval(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def spec_to_dict(spec: RunSpec) -> dict[str, Any]:
-    """Plain data for `run.json`."""
+    """Return a specification as plain data for `run.json`."""
     return dataclasses.asdict(spec) | {"replay": spec.replay.to_dict()}
 
 
 def spec_from_dict(content: Any) -> RunSpec:
-    """Invert `spec_to_dict`.
+    """Return the specification in a `run.json`, also one of an earlier version.
 
     Raises:
         SpecError: `content` is not a run's spec.
@@ -458,6 +458,11 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
             raise SpecError(
                 f"diagnosis.{key}={format_value(settings[key])} must hold numbers by check."
             )
+    _check_diagnosis_numbers(settings)
+    return settings
+
+
+def _check_diagnosis_numbers(settings: Mapping[str, Any]) -> None:
     periods = {"period": settings.get("period")} | {
         f"{name}.period": value for name, value in settings.get("periods", {}).items()
     }
@@ -472,33 +477,17 @@ def _check_diagnosis(given: Any) -> Mapping[str, Any]:
             raise SpecError(
                 f"diagnosis.{name}.threshold={format_value(value)} must be a finite number."
             )
-    return settings
 
 
 def check_folder_names(values: Mapping[str, Any]) -> None:
-    """Check that names can name the folders of a run.
+    """Check that names, as far as they are given, can be those of a run and its folders.
 
     Raises:
         SpecError: One cannot.
     """
-    for name, value in ((name, values[name]) for name in _FOLDER_NAMES if name in values):
-        if not is_visible(value):
-            raise SpecError(
-                f"{name}={value!a} holds characters that cannot be shown, "
-                "such as a tab or a line's end: leave them out."
-            )
-        if len(value.encode()) > _MAX_NAME_BYTES:
-            raise SpecError(
-                f"{name}={value[:40]!r}... names a folder and must have at most {_MAX_NAME_BYTES} "
-                "bytes."
-            )
-        # A slash separates a task's namespace from its name; folders have another character there.
-        parts = value.split("/", 1) if name == "env" and SLASH_SUBSTITUTE not in value else [value]
-        if not all(
-            part and not part.startswith(".") and "/" not in part and parse_seed(part) is None
-            for part in parts
-        ):
-            raise SpecError(f"{name}={value!r} must be a valid folder name.")
+    for name in _FOLDER_NAMES:
+        if name in values:
+            _check_folder_name(name, values[name])
     device = values.get("device", CPU)
     if not re.fullmatch(r"[a-z]+(:\d+)?", device):
         raise SpecError(f"device={device!r} must be {CPU}, cuda, or a name with a number: cuda:1.")
@@ -506,8 +495,7 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
     if not re.fullmatch(r"[a-z0-9.+-]+", intervention):
         raise SpecError(
             f"intervention={intervention!r} must be {NO_INTERVENTION}, or names with "
-            f"{INTERVENTION_SEPARATOR} "
-            "between them; parallax intervention list lists them."
+            f"{INTERVENTION_SEPARATOR} between them; parallax intervention list lists them."
         )
     if values["study"] in RESERVED_FOLDERS:
         raise SpecError(
@@ -515,6 +503,24 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
         )
     if values.get("hps") == LIBRARY_DEFAULTS:
         raise SpecError(f"hps={LIBRARY_DEFAULTS!r} is a name in tables: choose another.")
+
+
+def _check_folder_name(name: str, value: str) -> None:
+    if not is_visible(value):
+        raise SpecError(
+            f"{name}={value!a} holds characters that cannot be shown, such as a tab or a "
+            "line's end: leave them out."
+        )
+    if len(value.encode()) > _MAX_NAME_BYTES:
+        raise SpecError(
+            f"{name}={value[:40]!r}... names a folder and must have at most {_MAX_NAME_BYTES} "
+            "bytes."
+        )
+    # A slash separates a task's namespace from its name; folders have another character there.
+    parts = value.split("/", 1) if name == "env" and SLASH_SUBSTITUTE not in value else [value]
+    for part in parts:
+        if not part or part.startswith(".") or "/" in part or parse_seed_folder(part) is not None:
+            raise SpecError(f"{name}={value!r} must be a valid folder name.")
 
 
 def _check_python(given: Any) -> str | None:
@@ -550,9 +556,8 @@ def _check_common_overrides(
         if name not in ALGORITHMS[algorithm].common_fields:
             raise SpecError(
                 f"hyperparameters.{name}={format_value(getattr(requested, name))} would have no "
-                f"effect: "
-                "alignment=common leaves it at each framework's own default. "
-                "Use alignment=exact to set it."
+                "effect: alignment=common leaves it at each framework's own default. Use "
+                "alignment=exact to set it."
             )
 
 

@@ -111,7 +111,7 @@ class StateReader:
             codecs: Serializers of types that are not walked through; the first that fits is used.
             external_objects: Objects that are saved elsewhere.
         """
-        self._kinds = (*codecs, *RNG_CODECS)
+        self._codecs = (*codecs, *RNG_CODECS)
         self._outside = {id(value) for value in external_objects}
         self._seen: dict[int, int] = {}
         self._referenced_objects: list[Any] = []  # so that no id is used twice
@@ -146,9 +146,9 @@ class StateReader:
         return {_KIND: "tuple", "class": _format_class_name(type(value)), "parts": parts}
 
     def _read_new_object(self, value: Any, path: str) -> State:
-        for number, kind in enumerate(self._kinds):
-            if isinstance(value, kind.type):
-                encoded = kind.read(value, lambda part: self.read(part, f"{path}.*"))
+        for number, codec in enumerate(self._codecs):
+            if isinstance(value, codec.type):
+                encoded = codec.read(value, lambda part: self.read(part, f"{path}.*"))
                 return {_KIND: "special", "number": number, "state": encoded}
         if isinstance(value, np.ndarray):
             return self._read_array(value, path)
@@ -164,16 +164,13 @@ class StateReader:
             longest = getattr(value, "maxlen", None)
             return {_KIND: "list", **class_name, "parts": parts, "longest": longest}
         if isinstance(value, set | frozenset):
-            return {
-                _KIND: "set",
-                **class_name,
-                "parts": [_encode_key(part, path) for part in value],
-            }
+            parts = [_encode_key(part, path) for part in value]
+            return {_KIND: "set", **class_name, "parts": parts}
         names = get_attributes(value)
         if not (names or hasattr(value, "__dict__") or hasattr(value, "__slots__")):
             raise UnsupportedStateError(
                 f"{path.lstrip('.') or 'it'} is a {_format_class_name(type(value))}, whose state "
-                f"cannot be read"
+                "cannot be read"
             )
         parts_by_name = {name: self.read(part, f"{path}.{name}") for name, part in names.items()}
         return {_KIND: "object", **class_name, "attributes": parts_by_name}
@@ -201,8 +198,8 @@ class StateWriter:
             codecs: Those of the reader.
             types: Types, besides `TYPES`, of which objects may be created where none exists yet.
         """
-        self._kinds = (*codecs, *RNG_CODECS)
-        self._coded_types: Any = (np.ndarray, *(kind.type for kind in self._kinds))
+        self._codecs = (*codecs, *RNG_CODECS)
+        self._coded_types: Any = (np.ndarray, *(codec.type for codec in self._codecs))
         self._types = {_format_class_name(kind): kind for kind in (*TYPES, *types)}
         self._done: list[Any] = []
         # A constant is not changed in place: other trainings of this process use it as well.
@@ -241,17 +238,15 @@ class StateWriter:
             return self._done[state["number"]]
         number = len(self._done)
         self._done.append(None)
-        model = live
-        if id(live) in self._used:
-            live = None  # it already represents another saved object
-        found = self._write_new_object(live, model, state, number, path)
+        # An object that already represents another saved object only shows the class.
+        free = None if id(live) in self._used else live
+        found = self._write_new_object(free, live, state, number, path)
         self._register_object(number, found)
         return found
 
-    def _register_object(self, number: int, value: Any) -> Any:
+    def _register_object(self, number: int, value: Any) -> None:
         self._done[number] = value
         self._used.add(id(value))
-        return value
 
     def _write_parts(self, before: Sequence[Any], state: State, path: str) -> list[Any]:
         return [
@@ -292,10 +287,11 @@ class StateWriter:
     def _write_new_object(self, live: Any, model: Any, state: State, number: int, path: str) -> Any:
         kind = state[_KIND]
         if kind == "special":
-            known = self._kinds[state["number"]]
-            fitting = live if isinstance(live, known.type) else None
-            inner = lambda part, state: self.write(part, state, f"{path}.*")  # noqa: E731
-            return known.write(fitting, state["state"], inner)
+            codec = self._codecs[state["number"]]
+            fitting = live if isinstance(live, codec.type) else None
+            return codec.write(
+                fitting, state["state"], lambda part, inner: self.write(part, inner, f"{path}.*")
+            )
         if kind == "array":
             return self._write_array(live, state)
         if kind == "objects":
@@ -306,7 +302,7 @@ class StateWriter:
         target = self._get_or_create_target(live, model, state, path)
         self._register_object(number, target)
         if kind == "dict":
-            keys = [self._unkey(key, target, path) for key, _ in state["pairs"]]
+            keys = [self._decode_key(key, target, path) for key, _ in state["pairs"]]
             written = {
                 key: self.write(dict.get(target, key), item, f"{path}[{key!r}]")
                 for key, (_, item) in zip(keys, state["pairs"], strict=True)
@@ -318,7 +314,7 @@ class StateWriter:
             target.clear()
             target.extend(parts)
         elif kind == "set":
-            parts = [self._unkey(part, target, path) for part in state["parts"]]
+            parts = [self._decode_key(part, target, path) for part in state["parts"]]
             if isinstance(target, frozenset):
                 return frozenset(parts)
             target.clear()
@@ -336,11 +332,11 @@ class StateWriter:
             return collections.deque(maxlen=state["longest"])
         return found.__new__(found)
 
-    def _unkey(self, key: State, owner: Collection[Any], path: str) -> Any:
+    def _decode_key(self, key: State, owner: Collection[Any], path: str) -> Any:
         if not isinstance(key, dict):
             return key
         if key[_KIND] == "tuple":
-            return tuple(self._unkey(part, owner, path) for part in key["parts"])
+            return tuple(self._decode_key(part, owner, path) for part in key["parts"])
         if key[_KIND] == "number":
             return key["value"][()]
         like = next(

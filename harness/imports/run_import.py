@@ -63,7 +63,7 @@ from parallax.harness.record.layout import (
     RUN_FILE,
     RunPath,
     find_link,
-    parse_seed,
+    parse_seed_folder,
 )
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.reading import MAX_DEPTH, MAX_JSON_BYTES, measure_depth, parse_record
@@ -141,7 +141,7 @@ def guess_format(name: str) -> str | None:
 
 def _find_sources_below(root: Path, chosen: str | None) -> Iterator[SourceFiles]:
     for folder, folders, names in os.walk(root):
-        if RUN_FILE in names or parse_seed(Path(folder).name) is not None:
+        if RUN_FILE in names or parse_seed_folder(Path(folder).name) is not None:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -199,7 +199,9 @@ def _shrink_training(prepared: PreparedRun, adapter: Adapter, stored: StoredPoli
         prepared = dataclasses.replace(prepared, native=native)
     weights = sum(array.size for array in stored.weights.values())
     memory = max(_SETUP_BYTES, limits.WEIGHT_BYTES * weights)
-    room = limits.Machine(limits.ANY.cores, memory, f"the set-up of {weights:,} stored weights")
+    room = limits.Machine(
+        limits.UNKNOWN_MACHINE.cores, memory, f"the set-up of {weights:,} stored weights"
+    )
     spec = dataclasses.replace(spec, hyperparameters=hyperparameters)
     limits.check_limits(spec, prepared.context.task, room)
     return prepared

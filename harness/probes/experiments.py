@@ -10,7 +10,8 @@ import numpy as np
 from parallax.envs.tasks import Task
 from parallax.harness.contract.acceleration import NO_ACCELERATION, split_device
 from parallax.harness.contract.adapter import Adapter, Array, RunContext
-from parallax.harness.contract.algorithms import ALGORITHMS, field_names
+from parallax.harness.contract.algorithms import ALGORITHMS
+from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.probing.protocol import (

@@ -112,10 +112,10 @@ class _StateFile(msgspec.Struct, frozen=True):
 class CheckpointStore:
     """The checkpoints of one run, written by the owner of its lock."""
 
-    def __init__(self, lease: RunLock) -> None:
+    def __init__(self, lock: RunLock) -> None:
         """Read nothing yet."""
-        self._lease = lease
-        self._folder = lease.folder / CHECKPOINT_FOLDER
+        self._lock = lock
+        self._folder = lock.folder / CHECKPOINT_FOLDER
         # Oldest first; known to be complete.
         self._complete: dict[int, dict[Digest, _ChunkLocation]] = {}
 
@@ -130,20 +130,18 @@ class CheckpointStore:
             OSError: For example a full disk; the earlier checkpoints are unchanged.
             LockLostError: The folder has another writer now.
         """
-        self._lease.make_folder(CHECKPOINT_FOLDER)
+        self._lock.make_folder(CHECKPOINT_FOLDER)
         suffixes = (_STATE_SUFFIX, _CHUNKS_SUFFIX)
         number = 1 + max((n for s in suffixes for n in _list_numbers(self._folder, s)), default=0)
         known: dict[Digest, _ChunkLocation] = {}
-        for pieces in () if self._is_wasteful() else self._complete.values():
-            known |= pieces
+        if not self._is_wasteful():
+            for chunks in self._complete.values():
+                known |= chunks
         packer = _StatePacker(number, known)
         name = f"{CHECKPOINT_FOLDER}/{number}"
-        packed: list[Any] = []
         try:
-            self._lease.write(
-                name + _CHUNKS_SUFFIX, lambda file: packed.append(packer.pack(state, file))
-            )
-            content = _StateFile(VERSION, dict(metadata), packed[0], packer.used)
+            self._lock.write(name + _CHUNKS_SUFFIX, lambda file: packer.pack_state(state, file))
+            content = _StateFile(VERSION, dict(metadata), packer.packed, packer.used)
             raw = msgspec.msgpack.encode(content)
             guarded = hashlib.sha256(raw).digest() + raw + _sign_content(raw)
             if len(guarded) > (limit := _limit_state_bytes(self._folder)):
@@ -152,9 +150,9 @@ class CheckpointStore:
                     f"all but its arrays takes {len(guarded):,} bytes, and a checkpoint could be "
                     f"read again with up to {limit:,}",
                 )
-            self._lease.write(name + _STATE_SUFFIX, make_bytes_writer(guarded))
+            self._lock.write(name + _STATE_SUFFIX, make_bytes_writer(guarded))
         except OSError:
-            self._lease.remove(name + _CHUNKS_SUFFIX)
+            self._lock.remove(name + _CHUNKS_SUFFIX)
             raise
         self._complete[number] = packer.used
         self._prune()
@@ -173,9 +171,9 @@ class CheckpointStore:
         content = _decode_state(raw)
         is_own = bool(signature) and hmac.compare_digest(signature, _sign_content(raw))
         stored = _MOST_REPEATED * _sum_chunk_bytes(self._folder)
-        pieces = _StateUnpacker(self, content.pieces, room + stored)
+        unpacker = _StateUnpacker(self, content.pieces, room + stored)
         try:
-            state = pieces.unpack(content.state)
+            state = unpacker.unpack(content.state)
         # NumPy reads some names of types as Python, hence the last one.
         except (*DECODE_ERRORS, SyntaxError) as error:
             raise UnusableError(f"is damaged: {summarize_error(error)}") from error
@@ -197,7 +195,7 @@ class CheckpointStore:
 
     def remove(self) -> None:
         """Remove all checkpoints."""
-        self._lease.remove(CHECKPOINT_FOLDER)
+        self._lock.remove(CHECKPOINT_FOLDER)
         self._complete = {}
 
     def read_chunk(self, place: _ChunkLocation) -> bytes:
@@ -219,8 +217,8 @@ class CheckpointStore:
     def _is_wasteful(self) -> bool:
         """Return whether most stored chunks are unreferenced, or some are missing."""
         live: dict[tuple[int, int], int] = {}
-        for pieces in self._complete.values():
-            live |= {(place.number, place.offset): place.size for place in pieces.values()}
+        for chunks in self._complete.values():
+            live |= {(place.number, place.offset): place.size for place in chunks.values()}
         numbers = {number for number, _ in live}
         files = [self._folder / f"{number}{_CHUNKS_SUFFIX}" for number in numbers]
         if not all(file.exists() for file in files):  # somebody has deleted one
@@ -233,11 +231,11 @@ class CheckpointStore:
             del self._complete[number]
         for number in _list_numbers(self._folder, _STATE_SUFFIX):
             if number not in self._complete:
-                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
+                self._lock.remove(f"{CHECKPOINT_FOLDER}/{number}{_STATE_SUFFIX}")
         needed = {place.number for places in self._complete.values() for place in places.values()}
         for number in _list_numbers(self._folder, _CHUNKS_SUFFIX):
             if number not in needed:
-                self._lease.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
+                self._lock.remove(f"{CHECKPOINT_FOLDER}/{number}{_CHUNKS_SUFFIX}")
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True):
@@ -359,11 +357,15 @@ class _StatePacker:
         self._number, self._known = number, known
         self.used: dict[Digest, _ChunkLocation] = {}
         self.written = self.total = 0
+        self.packed: Any = None
+
+    def pack_state(self, state: Any, file: IO[bytes]) -> None:
+        self.packed = self.pack(state, file)
 
     def pack(self, value: Any, file: IO[bytes]) -> Any:
         if isinstance(value, np.ndarray):
             whole = np.ascontiguousarray(value)
-            digests = [self._pack_chunk(piece, file) for piece in _split_array(whole)]
+            digests = [self._pack_chunk(chunk, file) for chunk in _split_array(whole)]
             return {_ENCODING_TAG: [value.dtype.str, list(value.shape), digests]}
         if isinstance(value, dict):
             return {name: self.pack(item, file) for name, item in value.items()}
@@ -373,15 +375,15 @@ class _StatePacker:
             return {_ENCODING_TAG: str(value)}  # such as the state of a generator
         return value
 
-    def _pack_chunk(self, piece: memoryview, file: IO[bytes]) -> Digest:
-        digest = hashlib.sha256(piece).digest()
-        self.total += len(piece)
+    def _pack_chunk(self, chunk: memoryview, file: IO[bytes]) -> Digest:
+        digest = hashlib.sha256(chunk).digest()
+        self.total += len(chunk)
         if digest not in self.used:
             place = self._known.get(digest)
             if place is None:
-                place = _ChunkLocation(self._number, self.written, len(piece))
-                file.write(piece)
-                self.written += len(piece)
+                place = _ChunkLocation(self._number, self.written, len(chunk))
+                file.write(chunk)
+                self.written += len(chunk)
             self.used[digest] = place
         return digest
 
@@ -426,14 +428,14 @@ class _StateUnpacker:
                 "such a training or this machine has"
             )
         array = np.empty(shape, dtype)
-        for piece, digest in zip(_split_array(array), digests, strict=True):
+        for chunk, digest in zip(_split_array(array), digests, strict=True):
             place = self._places[digest]
-            if place.size != len(piece):
+            if place.size != len(chunk):
                 raise UnusableError("is damaged: the lengths of its arrays do not agree")
             raw = self._checkpoints.read_chunk(place)
-            if hashlib.sha256(raw).digest() != digest or len(raw) != len(piece):
+            if hashlib.sha256(raw).digest() != digest or len(raw) != len(chunk):
                 raise UnusableError("is damaged: a checksum of its arrays does not match")
-            piece[:] = raw
+            chunk[:] = raw
         return array
 
 

@@ -172,12 +172,8 @@ def judge_run(folder: Path, source: RunSource, with_evaluations: bool = False) -
     try:
         _check_schedule(record)
         same = source.check_content(record)
-        if (
-            same
-            and CHECKSUM_FIELD in content
-            and has_valid_checksum(content)
-            and not with_evaluations
-        ):
+        is_guarded = CHECKSUM_FIELD in content and has_valid_checksum(content)
+        if same and is_guarded and not with_evaluations:
             return reading()
         evaluations = source.read_evaluations()
         check_complete(evaluations, record.steps.scheduled)
@@ -217,13 +213,12 @@ def _check_schedule(record: RunRecord) -> None:
         return
     # CleanRL's PPO trains on the whole rollouts that fit.
     rollout = record.hyperparameters.get("rollout_steps")
-    requested = spec.hyperparameters.get("rollout_steps")
-    whole = isinstance(rollout, int) and rollout > 0 and spec.steps // rollout * rollout
-    if (
-        (spec.alignment in _EQUAL_LEVELS and rollout != requested)
-        or not whole
-        or scheduled != whole
-    ):
+    is_requested = rollout == spec.hyperparameters.get("rollout_steps")
+    whole = 0
+    if isinstance(rollout, int) and rollout > 0:
+        whole = spec.steps // rollout * rollout
+    may_differ = spec.alignment not in _EQUAL_LEVELS
+    if not (is_requested or may_differ) or not whole or scheduled != whole:
         raise UnusableError(f"steps.scheduled={scheduled:,} is less than spec.steps={spec.steps:,}")
 
 

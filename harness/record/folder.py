@@ -46,17 +46,38 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.record.run_json import CHECKSUM_FIELD, SCHEMA, compute_checksum
 
 if TYPE_CHECKING:
-    from parallax.harness.record.trace import AppendFile, CheckpointExtras, TraceWriter
+    from parallax.harness.record.trace import AppendFile, TraceWriter
 
 LOG_PREFIX = ".log-"
 """Prefix of a log's name until the process that writes it owns the run."""
 
 _RESERVE_FILE = ".reserve"
 _RESERVED_BYTES = 2**16
-_HEARTBEAT_SHARE = (
-    0.02  # of the time since the start: heartbeats are dense at first, sparse in long runs
-)
+# Of the time since the start: heartbeats are dense at first, and sparse in long runs.
+_HEARTBEAT_SHARE = 0.02
 _MIN_HEARTBEAT_PERIOD = 1.0  # seconds
+
+
+class CheckpointExtras:
+    """Further parts of a run's checkpoint, by name."""
+
+    def __init__(self) -> None:
+        """Create an empty collection."""
+        self._parts: dict[str, Any] = {}
+
+    def add(self, name: str, part: Any) -> None:
+        """Add an object with `state` and `load_state`; replace an object of the same name."""
+        self._parts[name] = part
+
+    def state(self) -> dict[str, Any]:
+        """Return the states of all parts."""
+        return {name: part.state() for name, part in self._parts.items()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore the parts in the checkpoint."""
+        for name, part in self._parts.items():
+            if name in state:
+                part.load_state(state[name])
 
 
 class RunFolder:
@@ -68,36 +89,30 @@ class RunFolder:
         checkpoint_extras: Parts of checkpoints that are not results: loggers' files, findings.
     """
 
-    def __init__(self, lease: RunLock, content: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, lock: RunLock, content: Mapping[str, Any] | None = None) -> None:
         """Open a run folder for writing; nothing is written yet.
 
         Args:
-            lease: The lock that allows writing it.
+            lock: The lock that allows writing it.
             content: New content of `run.json`; None for its current content.
         """
-        self.path = lease.folder
-        self.content = dict(read_run(lease.folder).content if content is None else content)
-        self._lease = lease
+        self.path = lock.folder
+        self.content = dict(read_run(lock.folder).content if content is None else content)
+        self._lock = lock
         self._timesteps: list[int] = []
         self._returns: list[NDArray[Any]] = []
         self._lengths: list[NDArray[Any]] = []
         self._hashes: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
-        self.checkpoints = CheckpointStore(lease)
+        self.checkpoints = CheckpointStore(lock)
+        self.checkpoint_extras = CheckpointExtras()
 
     # pyarrow takes as long to load as a run takes to set up, and only trainings need it.
-    @functools.cached_property
-    def checkpoint_extras(self) -> "CheckpointExtras":
-        """Return the parts of a checkpoint besides evaluations and trace."""
-        from parallax.harness.record.trace import CheckpointExtras
-
-        return CheckpointExtras()
-
     @functools.cached_property
     def _trace(self) -> "TraceWriter":
         from parallax.harness.record.trace import TraceWriter
 
-        return TraceWriter(self._lease.staging)
+        return TraceWriter(self._lock.staging)
 
     @property
     def evaluations(self) -> int:
@@ -108,12 +123,12 @@ class RunFolder:
         """Remove the files of an earlier attempt, except its checkpoints and findings."""
         links = [name for name in LOGGER_FOLDERS if (self.path / name).is_symlink()]
         for name in (EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE, *links):
-            self._lease.remove(name)
+            self._lock.remove(name)
         self._remove_leftovers(CHECKPOINT_FOLDER)
 
     def write_script_diff(self, diff: str) -> None:
         """Write the differences of a user's own script from the one that it replaces."""
-        self._lease.write(SCRIPT_DIFF_FILE, make_bytes_writer(diff.encode()))
+        self._lock.write(SCRIPT_DIFF_FILE, make_bytes_writer(diff.encode()))
 
     def tidy(self) -> None:
         """Remove the files that only a running process needs, and none of a complete run."""
@@ -122,7 +137,7 @@ class RunFolder:
     def _remove_leftovers(self, *spared: str) -> None:
         for name in list_leftovers(self.path):
             if not name.startswith(LOCK_FOLDER) and name not in spared:  # `RunLock` removes its own
-                self._lease.remove(name)
+                self._lock.remove(name)
 
     def state(self) -> dict[str, Any]:
         """Return evaluations and trace so far, as plain values and arrays."""
@@ -152,22 +167,22 @@ class RunFolder:
         del self._trace
         self._hashes.clear()
         self._sizes.clear()
-        self._lease.remove(EVALUATIONS_FILE)
+        self._lock.remove(EVALUATIONS_FILE)
 
     def rename_damaged_files(self) -> None:
         """Rename the files of a damaged run, so that they can still be repaired."""
         for name in (RUN_FILE, EVALUATIONS_FILE, TRACE_FILE, POLICY_FILE):
             taken = {path.name for path in self.path.glob(f"{name}.damaged*")}
             free = (f"{name}.damaged{number or ''}" for number in itertools.count())
-            self._lease.move(name, next(new for new in free if new not in taken))
+            self._lock.move(name, next(new for new in free if new not in taken))
 
     def reserve_space(self) -> None:
         """Reserve disk space for the last `run.json`, while there is room for it."""
-        self._lease.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
+        self._lock.write(_RESERVE_FILE, make_bytes_writer(bytes(_RESERVED_BYTES)))
 
     def release_space(self) -> None:
         """Release the reserved space, so that the last status can be written on a full disk."""
-        self._lease.remove(_RESERVE_FILE)
+        self._lock.remove(_RESERVE_FILE)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Add values to the trace; `flush` writes them."""
@@ -216,26 +231,22 @@ class RunFolder:
     def remove_diagnosis(self) -> None:
         """Remove the findings of an attempt whose steps are repeated, and loggers' files."""
         for name in (DIAGNOSIS_FILE, *LOGGER_FOLDERS):
-            self._lease.remove(name)
+            self._lock.remove(name)
 
     def open_append_file(self, name: str, resumes: bool) -> "AppendFile":
         """Open a file that others can read while it grows; see `AppendFile`."""
         from parallax.harness.record.trace import AppendFile
 
-        return AppendFile(self._lease, name, resumes)
+        return AppendFile(self._lock, name, resumes)
 
     def save_diagnosis(self, report: Mapping[str, Any]) -> None:
         """Write the current report of the diagnosis, which is not part of the results."""
-        self._lease.write(DIAGNOSIS_FILE, make_json_writer(report))
+        self._lock.write(DIAGNOSIS_FILE, make_json_writer(report))
 
     def write_heartbeat(self, step: int, period: float) -> None:
         """Publish the progress of the run and the seconds until the next heartbeat."""
-        beat = {
-            "step": step,
-            "time": time.time(),
-            "period": period,
-        } | self._list_resumption_fields()
-        self._lease.write(PROGRESS_FILE, make_json_writer(beat))
+        beat = {"step": step, "time": time.time(), "period": period}
+        self._lock.write(PROGRESS_FILE, make_json_writer(beat | self._list_resumption_fields()))
 
     def _list_resumption_fields(self) -> dict[str, int]:
         """Return the step from which this attempt resumed, and the number of resumptions."""
@@ -248,29 +259,28 @@ class RunFolder:
 
     def remove_heartbeat(self) -> None:
         """Remove the file of `write_heartbeat`."""
-        self._lease.remove(PROGRESS_FILE)
+        self._lock.remove(PROGRESS_FILE)
 
     def update_run(self, **changes: Any) -> None:
         """Replace top-level entries of `run.json` and write it."""
-        content = (
-            self.content | changes | {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
-        )
+        own = {"schema": SCHEMA, "files": self._hashes, "sizes": self._sizes}
+        content = self.content | changes | own
         content.pop(CHECKSUM_FIELD, None)
         # Encoded and decoded first: the hash must be of the values that a reader will see.
         content = msgspec.json.decode(msgspec.json.encode(to_plain_json(content)))
         content[CHECKSUM_FIELD] = compute_checksum(content)
-        self._lease.write(RUN_FILE, make_json_writer(content))
+        self._lock.write(RUN_FILE, make_json_writer(content))
         self.content = content
 
     def begin_log(self, new: str) -> None:
         """Make the file `new` the log and number the one of the last attempt."""
         numbers = [path.name.split(".")[1] for path in self.path.glob("log.*.txt")]
         last = max((int(number) for number in numbers if number.isdecimal()), default=0)
-        self._lease.move(LOG_FILE, f"log.{last + 1}.txt")
-        self._lease.move(new, LOG_FILE)
+        self._lock.move(LOG_FILE, f"log.{last + 1}.txt")
+        self._lock.move(new, LOG_FILE)
 
     def _write_guarded(self, name: str, content: bytes) -> None:
-        self._lease.write(name, make_bytes_writer(content))
+        self._lock.write(name, make_bytes_writer(content))
         self._hashes[name] = hashlib.sha256(content).hexdigest()
         self._sizes[name] = len(content)
 

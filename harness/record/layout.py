@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.record.labels import LIBRARY_DEFAULTS as LIBRARY_DEFAULTS
 from parallax.harness.record.old_names import translate_env, translate_variant
 
 RUN_FILE = "run.json"
@@ -168,11 +167,11 @@ def parse_run_path(folder: Path) -> RunPath:
         hps,
         framework,
         translate_variant(variant),
-        seed=parse_seed(name),
+        seed=parse_seed_folder(name),
     )
 
 
-def parse_seed(name: str) -> int | None:
+def parse_seed_folder(name: str) -> int | None:
     """Return the seed in a folder's name; None if there is none."""
     match = _SEED_FOLDER.fullmatch(name)
     return int(match[1]) if match else None

@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, TypeVar
 
 import msgspec
 
@@ -45,11 +45,14 @@ Duration = Annotated[float, msgspec.Meta(ge=0, le=1e10)]  # in seconds, as check
 
 LOCK_FOLDER = ".lease"
 _OWNER_FILE = "owner.json"
-_MAX_FILE_BYTES = 2**16  # bytes
+_MAX_FILE_BYTES = 2**16
 _DELETE_ATTEMPTS = 20
 _MISSING_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
 _SLACK = 60.0  # seconds for which a network's file system may show an old heartbeat
 _POLL_SECONDS = 0.5  # seconds between two checks of a heartbeat
+
+
+T = TypeVar("T")
 
 
 class LockHeldError(Exception):
@@ -81,7 +84,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     resumptions: Count = 0
 
     @property
-    def describe_resumption(self) -> str:
+    def resumption(self) -> str:
         """Return a phrase on where and how often the run resumed; empty if it did not."""
         return describe_resumption(self.resumed_from, self.resumptions)
 
@@ -186,9 +189,7 @@ class RunLock:
                 raise
             return file
 
-        grown: list[IO[bytes]] = []
-        self._guard(lambda: grown.append(put()))
-        return grown[0]
+        return self._guard(put)
 
     def move(self, name: str, new: str) -> None:
         """Rename a file in the run folder, if it exists."""
@@ -211,9 +212,10 @@ class RunLock:
             self._guard(lambda: _rename_if_present(waypoint, self.folder / name))
             sync_folder(self.folder)  # files in a folder survive a crash only if its name does
 
-    def _guard(self, change: Callable[[], None]) -> None:
+    def _guard(self, change: Callable[[], T]) -> T:
+        """Return the result of a change in the folder; name the reason if the lock is lost."""
         try:
-            change()
+            return change()
         except OSError as error:
             if error.errno in _MISSING_ERRNOS and not self.staging.exists():
                 if not self.folder.is_dir():

@@ -236,7 +236,7 @@ def pack_policy(policy: StoredPolicy) -> bytes:
 
 
 def unpack_policy(raw: bytes) -> StoredPolicy:
-    """Invert `pack_policy`.
+    """Return the policy in an archive of `pack_policy`.
 
     Raises:
         UnusableError: It cannot be read, or has other contents.
@@ -248,23 +248,20 @@ def unpack_policy(raw: bytes) -> StoredPolicy:
         if prefix is None:
             raise UnusableError(f"{name} is not part of a policy")
         parts[prefix][name.removeprefix(prefix)] = array
-    if not parts[_WEIGHTS_PREFIX]:
+    weights, statistics = parts[_WEIGHTS_PREFIX], parts[_STATISTICS_PREFIX]
+    if not weights:
         raise UnusableError("there are no weights in it")
-    for name, array in parts[_WEIGHTS_PREFIX].items():
+    for name, array in weights.items():
         # Frameworks convert weights to this type. NaN is not smaller than any number.
         if not np.all(np.abs(array) <= np.finfo(np.float32).max):
             raise UnusableError(f"its weights {name} are not finite. Train the run again")
-    if parts[_STATISTICS_PREFIX] and set(parts[_STATISTICS_PREFIX]) != set(
-        NORMALIZATION_STATISTICS
-    ):
-        raise UnusableError(
-            f"of the normalisation only {', '.join(parts[_STATISTICS_PREFIX])} are there"
-        )
-    if parts[_STATISTICS_PREFIX]:
-        mean, var, epsilon = (parts[_STATISTICS_PREFIX][name] for name in NORMALIZATION_STATISTICS)
+    if statistics and set(statistics) != set(NORMALIZATION_STATISTICS):
+        raise UnusableError(f"of the normalisation only {', '.join(statistics)} are there")
+    if statistics:
+        mean, var, epsilon = (statistics[name] for name in NORMALIZATION_STATISTICS)
         numbers = np.concatenate([mean.ravel(), var.ravel(), epsilon.ravel()])
         if mean.shape != var.shape or epsilon.shape or not np.isfinite(numbers).all():
             raise UnusableError("the normalisation has other shapes, or is not finite")
         if np.any(var < 0) or epsilon <= 0:
             raise UnusableError("the normalisation has a negative variance, or an epsilon of 0")
-    return StoredPolicy(parts[_WEIGHTS_PREFIX], parts[_STATISTICS_PREFIX])
+    return StoredPolicy(weights, statistics)

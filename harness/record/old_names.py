@@ -142,7 +142,7 @@ def translate_record(content: dict[str, Any]) -> dict[str, Any]:
     _replace(new, "update_schedule", dict, lambda it: _rename_keys(it, _UPDATE_SCHEDULE_FIELDS))
     _replace(new, "spec", dict, translate_spec)
     _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
-    _replace(new, "alignment", list, _translate_alignment_rows)
+    _replace(new, "alignment", list, lambda them: _translate_each(them, "field", _rename_field))
     _replace(new, "interventions", dict, _translate_interventions)
     _replace(new, "adapter", str, translate_module)
     return new
@@ -158,9 +158,7 @@ def translate_spec(spec: Any) -> Any:
     _replace(new, "env", str, translate_env)
     _replace(new, "diagnosis", dict, _translate_diagnosis_settings)
     _replace(new, "hyperparameters", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
-    _replace(
-        new, "overridden", list, lambda names: [_get(_HYPERPARAMETERS, name) for name in names]
-    )
+    _replace(new, "overridden", list, lambda names: [_rename_field(name) for name in names])
     return new
 
 
@@ -210,33 +208,25 @@ def _translate_variant_part(part: re.Match[str]) -> str:
     return f"{key}={value}"
 
 
-def _translate_alignment_rows(rows: list[Any]) -> list[Any]:
-    return [
-        {**row, "field": _get(_HYPERPARAMETERS, row["field"])}
-        if isinstance(row, dict) and "field" in row
-        else row
-        for row in rows
-    ]
-
-
 def _translate_interventions(items: Mapping[str, Any]) -> dict[str, Any]:
     new = _rename_keys(items, _INTERVENTIONS)
     for name, item in new.items():
         if isinstance(item, dict):
             new[name] = item = dict(item)
             _replace(item, "set", dict, lambda it: _rename_keys(it, _HYPERPARAMETERS))
-            _replace(item, "wrap", list, lambda them: _translate_each(them, "layer"))
-            _replace(item, "source", list, lambda them: _translate_each(them, "module"))
+            for part, key in (("wrap", "layer"), ("source", "module")):
+                if isinstance(item.get(part), list):
+                    item[part] = _translate_each(item[part], key, translate_module)
     return new
 
 
-def _translate_each(items: list[Any], key: str) -> list[Any]:
-    return [
-        {**item, key: translate_module(item[key])}
-        if isinstance(item, dict) and isinstance(item.get(key), str)
-        else item
-        for item in items
-    ]
+def _translate_each(items: list[Any], key: str, translate: Callable[[str], str]) -> list[Any]:
+    """Return mappings with the text under one key translated; other items are not changed."""
+    new = []
+    for item in items:
+        has_text = isinstance(item, dict) and isinstance(item.get(key), str)
+        new.append({**item, key: translate(item[key])} if has_text else item)
+    return new
 
 
 def _rename_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -250,5 +240,5 @@ def _replace(
         content[key] = translate(content[key])
 
 
-def _get(names: Mapping[str, str], name: Any) -> Any:
-    return names.get(name, name) if isinstance(name, str) else name
+def _rename_field(name: Any) -> Any:
+    return _HYPERPARAMETERS.get(name, name) if isinstance(name, str) else name

@@ -15,7 +15,7 @@ import dataclasses
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -35,7 +35,7 @@ from parallax.harness.record.files import (
 )
 from parallax.harness.record.npz_files import RunEvaluations, check_arrays
 from parallax.harness.record.old_names import translate_env, translate_variant
-from parallax.harness.record.parquet_pages import check_pages, read_column_sizes
+from parallax.harness.record.parquet_pages import ColumnSizes, check_pages, read_column_sizes
 from parallax.harness.record.reading import parse_record
 from parallax.harness.record.run_json import CHECKSUM_FIELD, RunRecord, find_other_variant
 
@@ -125,32 +125,16 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
     groups = read_column_sizes(opened, _MOST_FOOTER)  # first: PyArrow bounds no part of a footer
     limits = {"thrift_string_size_limit": _MOST_FOOTER, "thrift_container_size_limit": _MOST_ROWS}
     file = pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, **limits)
-    there = file.schema_arrow
-    version = (there.metadata or {}).get(_METADATA_KEY)
-    if version is None or not set(_HASHED) <= set(there.names):
-        raise UnusableError(
-            "it holds no packed runs; make such a file with `parallax study pack RESULTS`"
-        )
-    if version.decode() != _VERSION:
-        raise UnusableError("a later version of this project wrote it: use that version")
-    names = [name for name in PACKED_SCHEMA.names if name in there.names]
+    _check_schema(file.schema_arrow)
+    names = [name for name in PACKED_SCHEMA.names if name in file.schema_arrow.names]
     schema = pyarrow.schema([PACKED_SCHEMA.field(name) for name in names])
     check_size(file.metadata.num_rows, _MOST_ROWS, "rows")
     if not file.metadata.num_rows:
         raise UnusableError("it has no runs")
-    bytes_by_group = [sum(column.uncompressed for column in group) for group in groups]
-    # No row is larger than all of its group's columns: dictionaries count as well.
-    largest = max(bytes_by_group, default=0)
-    values: collections.Counter[str] = collections.Counter()
-    for sizes in itertools.chain.from_iterable(groups):
-        values[sizes.name] += sizes.values
-    check_size(sum(bytes_by_group), _MOST_DECODED, "bytes after decompression")
-    check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
+    rows = _choose_batch_rows(groups)
     check_pages(opened, groups)  # from here on the footer's sizes are those of the pages
     decoded = containers = items = 0
-    for batch in file.iter_batches(
-        max(1, min(_BATCH, _MOST_BATCH // max(largest, 1))), None, names
-    ):
+    for batch in file.iter_batches(rows, None, names):
         # Counted after the cast: it writes out a text that many rows share by a dictionary.
         table = pyarrow.Table.from_batches([batch]).select(names).cast(schema)
         check_size(table.nbytes, _MOST_BATCH, f"bytes after decoding in {len(table)} rows")
@@ -167,6 +151,29 @@ def _read_batches(opened: IO[bytes]) -> Iterator[PackedRow]:
             count = pyarrow.compute.sum(pyarrow.compute.list_value_length(table[column])).as_py()
             check_size(count or 0, _MOST_LISTS, f"evaluations in {len(batch)} rows")
         yield from table.to_pylist()
+
+
+def _check_schema(there: pyarrow.Schema) -> None:
+    version = (there.metadata or {}).get(_METADATA_KEY)
+    if version is None or not set(_HASHED) <= set(there.names):
+        raise UnusableError(
+            "it holds no packed runs; make such a file with `parallax study pack RESULTS`"
+        )
+    if version.decode() != _VERSION:
+        raise UnusableError("a later version of this project wrote it: use that version")
+
+
+def _choose_batch_rows(groups: Sequence[Sequence[ColumnSizes]]) -> int:
+    """Return how many rows to decode at a time, after checking the sizes in the footer."""
+    bytes_by_group = [sum(column.uncompressed for column in group) for group in groups]
+    values: collections.Counter[str] = collections.Counter()
+    for sizes in itertools.chain.from_iterable(groups):
+        values[sizes.name] += sizes.values
+    check_size(sum(bytes_by_group), _MOST_DECODED, "bytes after decompression")
+    check_size(max(values.values(), default=0), _MOST_VALUES, "values in a column")
+    # No row is larger than all of its group's columns: dictionaries count as well.
+    largest = max(bytes_by_group, default=0)
+    return max(1, min(_BATCH, _MOST_BATCH // max(largest, 1)))
 
 
 def _count_substrings(column: Any, *patterns: str) -> int:
@@ -256,8 +263,8 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
 
     The study may differ, since studies are renamed.
     """
-    spec = record.spec
-    wanted: dict[str, Any] = {
+    spec, seconds = record.spec, record.timings.seconds
+    stated: dict[str, Any] = {
         "env": escape_unprintable(spec.task_name),
         "algorithm": escape_unprintable(spec.algorithm),
         "hps": escape_unprintable(spec.hps),
@@ -265,27 +272,25 @@ def find_contradiction(row: PackedRow, record: RunRecord, evaluations: RunEvalua
         "seed": spec.seed,
         "completed": True,
         "failed": False,
+        "seconds": round_score(None if seconds is None or seconds < 0 else seconds),
+        "final_score": round_score(float(evaluations.results[-1].mean())),
     }
     # An earlier version stored characters as they are that `escape_unprintable` now escapes.
-    values = {
+    found = {
         name: escape_unprintable(row[name]) if isinstance(row[name], str) else row[name]
-        for name in wanted
+        for name in stated
     }
-    seconds = record.timings.seconds
-    values["seconds"] = round_score(row["seconds"])
-    wanted["seconds"] = round_score(None if seconds is None or seconds < 0 else seconds)
-    values["final_score"] = round_score(row["final_score"])
-    wanted["final_score"] = round_score(float(evaluations.results[-1].mean()))
+    found |= {name: round_score(row[name]) for name in ("seconds", "final_score")}
     episodes = evaluations.results.shape[1]
     if record.imported and not record.imported.are_means and episodes > 1:  # one may be a mean
-        values["returns, episodes"] = episodes
-        wanted["returns, episodes"] = spec.eval_episodes
-    for name, value in values.items():
-        if value != wanted[name]:
-            shown = escape_unprintable(str(value))[:80]
+        found["returns, episodes"] = episodes
+        stated["returns, episodes"] = spec.eval_episodes
+    for name, value in stated.items():
+        if found[name] != value:
+            shown = escape_unprintable(str(found[name]))[:80]
             return (
                 f"corrupted row: column {name} is {shown}, and run_json says "
-                f"{escape_unprintable(str(wanted[name]))[:80]}"
+                f"{escape_unprintable(str(value))[:80]}"
             )
     if record.imported or not (setting := find_other_variant(row["variant"], spec)):
         return ""

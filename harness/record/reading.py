@@ -48,7 +48,7 @@ from parallax.harness.record.run_json import (
 if TYPE_CHECKING:
     from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 
-MAX_JSON_BYTES = 2**22  # bytes
+MAX_JSON_BYTES = 2**22
 _MAX_DIAGNOSIS_BYTES = 2**22
 _MAX_EVALUATIONS_BYTES = 2**28
 _MAX_HASHED_BYTES, _MAX_TRACE_BYTES = 2**29, 2**33
@@ -116,14 +116,6 @@ def decode_record(text: str | None) -> dict[str, Any]:
     return translate_record(content)
 
 
-def _translate_old_names(content: dict[str, Any]) -> dict[str, Any]:
-    """Translate names of earlier versions; a checksum that was valid is computed again."""
-    new = translate_record(content)
-    if new is not content and CHECKSUM_FIELD in content and has_valid_checksum(content):
-        new[CHECKSUM_FIELD] = compute_checksum(new)
-    return new
-
-
 def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
     """Parse the bytes of a `run.json`: validated, and the decoded JSON itself.
 
@@ -148,6 +140,14 @@ def parse_record(raw: bytes) -> tuple[RunRecord, dict[str, Any]]:
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
         raise UnusableError(f"corrupted {RUN_FILE}: {_explain_decode_error(error)}") from error
     return record, content
+
+
+def _translate_old_names(content: dict[str, Any]) -> dict[str, Any]:
+    """Translate names of earlier versions; a checksum that was valid is computed again."""
+    new = translate_record(content)
+    if new is not content and CHECKSUM_FIELD in content and has_valid_checksum(content):
+        new[CHECKSUM_FIELD] = compute_checksum(new)
+    return new
 
 
 def read_evaluations(folder: Path) -> "RunEvaluations":
@@ -239,7 +239,7 @@ def _check_hash(folder: Path, name: str, known: str, size: int | None) -> None:
         there = file.seek(0, 2)
         # Checked before reading: a sparse file can have terabytes that are not on the disk.
         most = _MAX_TRACE_BYTES if name == TRACE_FILE else _MAX_HASHED_BYTES
-        if there > most or there != (there if size is None else size):
+        if there > most or size not in (None, there):
             raise UnusableError(f"corrupted {name}: {there:,} bytes are not what the run wrote")
         file.seek(0)
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -334,18 +334,13 @@ def read_diagnosis(folder: Path) -> DiagnosisReading:
         return DiagnosisReading(folder, findings, curves)
     except (FileNotFoundError, NotADirectoryError):  # the latter in a file of packed runs
         return DiagnosisReading(folder, reason=NOT_REQUESTED)
-    except OSError as error:  # its text contains the path on this machine
-        return DiagnosisReading(
-            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({error.strerror})"
-        )
+    except OSError as error:
+        reason = str(error.strerror)  # its text contains the path on this machine
     except (UnusableError, *DECODE_ERRORS) as error:
-        return DiagnosisReading(
-            folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({summarize_error(error)})"
-        )
+        reason = summarize_error(error)
     except RecursionError:
-        return DiagnosisReading(
-            folder, reason=f"{DIAGNOSIS_FILE} cannot be read (it is nested too deep)"
-        )
+        reason = "it is nested too deep"
+    return DiagnosisReading(folder, reason=f"{DIAGNOSIS_FILE} cannot be read ({reason})")
 
 
 def is_finding(finding: Any) -> bool:

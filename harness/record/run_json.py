@@ -102,19 +102,21 @@ def find_other_variant(variant: str, spec: RecordedSpec, *, states_all: bool = T
     """
     usual = {field.name: field.default for field in msgspec.structs.fields(RecordedSpec)}
     names = [name for name in VARIANT_FIELDS if getattr(spec, name) != usual[name]]
-    first = [f"{name}={getattr(spec, name)}" for name in ("steps", *names)]
-    last = [f"{name}={_format_value(spec.hyperparameters.get(name))}" for name in spec.overridden]
+    settings = [f"{name}={getattr(spec, name)}" for name in ("steps", *names)]
     replay = spec.replay.get("name", "uniform")
-    middle = [] if replay == "uniform" else [f"replay={replay}"]  # its changed values may follow
-    meant = ",".join([*first, *middle, *last])
-    start, end = ",".join([*first, *middle]), ",".join(["", *last])
+    settings += [] if replay == "uniform" else [f"replay={replay}"]
+    values = spec.hyperparameters
+    overrides = [f"{name}={_format_value(values.get(name))}" for name in spec.overridden]
+    meant = ",".join([*settings, *overrides])
     hashed = re.fullmatch(rf"steps={spec.steps},overrides=[0-9a-f]{{12}}", variant)
     if (hashed and len(meant) > _SHORTEST_HASHED) or variant == meant:
         return ""
-    if middle and variant.startswith(start) and variant.endswith(end):
+    # Changed values of a replay strategy stand between its name and the overrides.
+    start, end = ",".join(settings), ",".join(["", *overrides])
+    if replay != "uniform" and variant.startswith(start) and variant.endswith(end):
         return ""
     known = {name: str(getattr(spec, name)) for name in ("steps", *VARIANT_FIELDS)}
-    known |= {name: _format_value(value) for name, value in spec.hyperparameters.items()}
+    known |= {name: _format_value(value) for name, value in values.items()}
     stated = (part.partition("=")[::2] for part in variant.split(","))
     is_other = states_all or any(known.get(name, value) != value for name, value in stated)
     return meant if is_other else ""

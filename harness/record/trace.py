@@ -252,17 +252,17 @@ _MAX_RESUMED_BYTES = 2**28
 class AppendFile:
     """File that grows from the position in a checkpoint, so nothing is lost or written twice."""
 
-    def __init__(self, lease: RunLock, name: str, resumes: bool) -> None:
+    def __init__(self, lock: RunLock, name: str, resumes: bool) -> None:
         """Begin the file, or wait for `load_state` to say how much of it is valid.
 
         Args:
-            lease: Lock of the run folder.
+            lock: Lock of the run folder.
             name: Relative to it, in a folder of its own.
             resumes: Whether to continue the file of an earlier attempt.
         """
-        self._lease, self._name = lease, name
+        self._lock, self._name = lock, name
         self._file: IO[bytes] | None = None
-        self._earlier = lease.folder / name if resumes else None
+        self._earlier = lock.folder / name if resumes else None
         self._waiting = bytearray()
         self._flushed = time.monotonic()
         if not resumes:
@@ -304,8 +304,8 @@ class AppendFile:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
-        self._lease.make_folder(str(Path(self._name).parent))
-        self._file = self._lease.open_append(self._name, content)
+        self._lock.make_folder(str(Path(self._name).parent))
+        self._file = self._lock.open_append(self._name, content)
 
 
 def _read_beginning(path: Path | None, size: int | None) -> bytes:
@@ -316,25 +316,3 @@ def _read_beginning(path: Path | None, size: int | None) -> bytes:
         raise UnusableError(f"{path.name} is too large to be continued: {length:,} bytes")
     with path.open("rb") as file:
         return file.read(length)
-
-
-class CheckpointExtras:
-    """Further parts of a run's checkpoint, by name."""
-
-    def __init__(self) -> None:
-        """Create an empty collection."""
-        self._parts: dict[str, Any] = {}
-
-    def add(self, name: str, part: Any) -> None:
-        """Add an object with `state` and `load_state`; replace an object of the same name."""
-        self._parts[name] = part
-
-    def state(self) -> dict[str, Any]:
-        """Return the states of all parts."""
-        return {name: part.state() for name, part in self._parts.items()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Restore the parts in the checkpoint."""
-        for name, part in self._parts.items():
-            if name in state:
-                part.load_state(state[name])

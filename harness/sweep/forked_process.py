@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
@@ -26,11 +26,16 @@ from parallax.harness.contract.run_spec import RunSpec
 EXIT_UNKNOWN = 256
 """Replaces an exit code that no remaining process can report."""
 
+_SERVER_MODULE = "parallax.harness.forkserver"
 _POLL_SECONDS = 0.2  # seconds between two checks of whether a sweep goes on
 _SHUTDOWN_SECONDS = 5.0  # seconds that an idle server may take to end
 
-ServerKey = tuple[int, str]
-"""Threads and framework, which are the same for all runs of one server."""
+
+class ServerKey(NamedTuple):
+    """What all runs of one server have in common."""
+
+    threads: int
+    framework: str
 
 
 class ForkedProcess:
@@ -101,13 +106,14 @@ class ForkServerPool:
                 and environment use it, also a single one.
         """
         listed = list(specs)
-        kinds = Counter(kind for spec in listed if (kind := _get_server_key(spec)))
-        self._due = Counter({kind: count for kind, count in kinds.items() if count > 1})
+        counts = Counter(key for spec in listed if (key := _get_server_key(spec)))
+        self._due = Counter({key: count for key, count in counts.items() if count > 1})
         self._modules = {
-            kind: list_training_modules(
-                kind[1], [spec.algorithm for spec in listed if spec.framework == kind[1]]
+            key: list_training_modules(
+                key.framework,
+                [spec.algorithm for spec in listed if spec.framework == key.framework],
             )
-            for kind in self._due
+            for key in self._due
         }
         self._is_over = is_over
         self._early_server = early_server
@@ -134,21 +140,21 @@ class ForkServerPool:
         lifeline: int | None = None,
     ) -> ForkedProcess | None:
         """Start a run; return None if it needs a separate process."""
-        kind, early = _get_server_key(spec), self._early_server
-        if kind and early and (early.framework, early.environment) == (kind[1], environment):
+        key, early = _get_server_key(spec), self._early_server
+        if key and early and (early.framework, early.environment) == (key.framework, environment):
             return self._fork(early, arguments, log, lifeline)
         with self._lock:
-            if kind is None or not self._due[kind]:
+            if key is None or not self._due[key]:
                 return None
-            if kind not in self._servers:
-                self._servers[kind] = ForkServer(kind[1], self._modules[kind], environment)
-            server = self._servers[kind]
+            if key not in self._servers:
+                self._servers[key] = ForkServer(key.framework, self._modules[key], environment)
+            server = self._servers[key]
         try:
             return self._fork(server, arguments, log, lifeline)
         finally:
             with self._lock:  # other threads may be starting runs
-                self._due[kind] -= 1
-                if not self._due[kind]:
+                self._due[key] -= 1
+                if not self._due[key]:
                     server.finish()
 
     def _fork(
@@ -182,13 +188,7 @@ class ForkServer:
         # The server reads this file again: what imports print belongs in each run's log.
         with other, tempfile.TemporaryFile() as output:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "parallax.harness.forkserver",
-                    str(other.fileno()),
-                    *modules,
-                ],
+                [sys.executable, *("-m", _SERVER_MODULE), str(other.fileno()), *modules],
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -267,7 +267,9 @@ def list_training_modules(framework: str, algorithms: Iterable[str]) -> tuple[st
 
 def _get_server_key(spec: RunSpec) -> ServerKey | None:
     """Return the key of a run's server; None if the run needs a separate process."""
-    return None if spec.python or not supports_pidfd() else (spec.threads, spec.framework)
+    if spec.python or not supports_pidfd():
+        return None
+    return ServerKey(spec.threads, spec.framework)
 
 
 @functools.cache

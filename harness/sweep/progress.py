@@ -130,22 +130,24 @@ class SweepDisplay:
             for folder in self._runs
             if folder not in self._ended and (beat := read_heartbeat(folder))
         }
-        steps = {folder: beat.step for folder, beat in beats.items()}
         running = Table.grid(padding=(0, 2))
-        for folder, step in steps.items():
-            if step >= (beats[folder].resumed_from or 0):  # else the checkpoint is not loaded yet
-                self._update_speed(folder, step)
-            run = self._runs[folder]
+        for folder, beat in beats.items():
+            if beat.step >= (beat.resumed_from or 0):  # else the checkpoint is not loaded yet
+                self._update_speed(folder, beat.step)
+            total = self._runs[folder].native.total_steps
             running.add_row(
                 "  running",
-                run.spec.title,
-                ProgressBar(run.native.total_steps, step, width=20),
-                f"{step:,} / {run.native.total_steps:,} steps",
-                Text(beats[folder].describe_resumption, style="dim"),
+                self._runs[folder].spec.title,
+                ProgressBar(total, beat.step, width=20),
+                f"{beat.step:,} / {total:,} steps",
+                Text(beat.resumption, style="dim"),
             )
-        partial = sum(
-            step / self._runs[folder].native.total_steps for folder, step in steps.items()
-        )
+        return Group(running, self._draw_summary({f: beat.step for f, beat in beats.items()}))
+
+    def _draw_summary(self, steps: Mapping[Path, int]) -> Table:
+        """Return one row on all runs; `steps` are those of the runs in progress."""
+        totals = {folder: self._runs[folder].native.total_steps for folder in steps}
+        partial = sum(step / totals[folder] for folder, step in steps.items())
         failed = sum(status not in _SUCCESSFUL_STATUSES for status in self._ended.values())
         summary = Table.grid(padding=(0, 2))
         summary.add_row(
@@ -155,7 +157,7 @@ class SweepDisplay:
             f"{_format_clock(time.monotonic() - self._begun)} elapsed",
             f"{_format_clock(self._estimate_remaining(steps))} left",
         )
-        return Group(running, summary)
+        return summary
 
     def _update_speed(self, folder: Path, step: int) -> None:
         now = time.monotonic()
@@ -193,13 +195,16 @@ def describe_run_result(folder: Path) -> str:
     # Early stopping by divergence ends epochs before all of their minibatches were used.
     bound = "at most " if record.hyperparameters.get("target_kl") is not None else ""
     if updates := counts.get("total_gradient_steps"):
-        parts.append(f"{bound}{updates:,} gradient update{'s' * (updates != 1)}")
+        parts.append(f"{bound}{_format_count(updates, 'gradient update')}")
     if ALGORITHMS[record.spec.algorithm].has_targets:
-        updates = counts.get("target_updates", 0)
-        parts.append(f"{updates:,} target update{'s' * (updates != 1)}")
+        parts.append(_format_count(counts.get("target_updates", 0), "target update"))
     if record.timings.seconds is not None:
         parts.append(f"{record.timings.seconds:,.1f} s")
     return ", ".join(parts)
+
+
+def _format_count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _format_clock(seconds: float | None) -> str:

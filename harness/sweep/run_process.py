@@ -1,4 +1,4 @@
-"""A run's process, as controlled by the one that started it, and its memory allocator."""
+"""The process of a run, as its sweep or job starts and stops it, and its memory allocator."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, leave_out_folder
@@ -49,7 +49,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 _lifelines: dict[int, int] = {}  # by process id: a fork is another sweep
 
 
-def _lifeline() -> int | None:
+def _get_lifeline() -> int | None:
     """Return the reading end of a pipe that closes when this process ends in any way.
 
     None in a job of a batch system, which ends all processes of a job itself and may start it
@@ -106,36 +106,39 @@ class RunProcess:
         self._folder = folder
         self._log = folder / f"{LOG_PREFIX}{secrets.token_hex(4)}"
         environment = make_run_environment(spec.threads, variables, spec.python is not None)
-        arguments, lifeline = [str(folder), self._log.name], _lifeline()
-        files = [] if lifeline is None else [lifeline]
-        self._process: ForkedProcess | subprocess.Popen[bytes]
+        arguments, lifeline = [str(folder), self._log.name], _get_lifeline()
+        fork: ForkedProcess | None = None
         try:
             with self._log.open("wb") as log:
-                fork = fork_servers and fork_servers.start(
-                    spec, environment, arguments, log, lifeline
-                )
-                command = [
-                    spec.python or sys.executable,
-                    "-m",
-                    "parallax.harness.worker",
-                    *arguments,
-                ]
-                # A script in place of an interpreter, such as one of conda, would hold them until
-                # its Python has ended.
-                with contextlib.nullcontext() if spec.python else hold_stop_signals():
-                    self._process = fork or subprocess.Popen(
-                        [*command, *map(str, files)],
-                        pass_fds=files,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        env=environment,
-                        # Ctrl-C reaches the sweep only, which then signals its workers, once.
-                        start_new_session=True,
-                    )
+                if fork_servers:
+                    fork = fork_servers.start(spec, environment, arguments, log, lifeline)
+                self._process = fork or self._start(environment, arguments, log, lifeline)
         except OSError:
             self._remove_log()
             raise
+
+    def _start(
+        self,
+        environment: dict[str, str],
+        arguments: list[str],
+        log: IO[bytes],
+        lifeline: int | None,
+    ) -> subprocess.Popen[bytes]:
+        files = [] if lifeline is None else [lifeline]
+        python = self._spec.python or sys.executable
+        # A script in place of an interpreter, such as one of conda, would hold the signals until
+        # its Python has ended.
+        with contextlib.nullcontext() if self._spec.python else hold_stop_signals():
+            return subprocess.Popen(
+                [python, "-m", "parallax.harness.worker", *arguments, *map(str, files)],
+                pass_fds=files,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                # Ctrl-C reaches the sweep only, which then signals its workers, once.
+                start_new_session=True,
+            )
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds`; return whether the process has ended."""
@@ -195,11 +198,11 @@ class RunProcess:
         if code < 0:
             return f"the process was killed by {format_signal_name(-code)}"
         last = self._read_last_log_line()
-        if (full := self._full_disk(code)) and "No space left" not in last:
+        if (full := self._describe_full_disk(code)) and "No space left" not in last:
             return f"{full}{f'; its last output was: {last}' if last else ''}"
         return f"the process ended with exit code {code}" + (f": {last}" if last else "")
 
-    def _full_disk(self, code: int) -> str:
+    def _describe_full_disk(self, code: int) -> str:
         """Return a message if the run's disk is full: the run itself cannot write one."""
         try:
             free = shutil.disk_usage(self._folder).free
@@ -237,11 +240,11 @@ def mark_run_ended(folder: Path, changes: Mapping[str, Any], log: str | None = N
         LockLostError: Another process has taken it over meanwhile.
     """
     # A folder that is gone, unreadable or full cannot be written; the outcome still reports it.
-    with contextlib.suppress(OSError), RunLock.acquire(folder) as lease:
+    with contextlib.suppress(OSError), RunLock.acquire(folder) as lock:
         reading = read_run(folder)
         if reading.complete:
             return
-        writer = RunFolder(lease, reading.content)
+        writer = RunFolder(lock, reading.content)
         writer.release_space()
         if log and (folder / log).exists():
             writer.begin_log(log)

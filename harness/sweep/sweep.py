@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -295,13 +295,13 @@ def _find_missing_folders(folder: Path) -> list[Path]:
 
 def _restore_run_file(folder: Path, before: bytes | None) -> None:
     """Restore the earlier `run.json`, or remove it, unless the run was started since."""
-    with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lease:
+    with contextlib.suppress(OSError, LockHeldError), RunLock.acquire(folder, ()) as lock:
         if read_run(folder).reason != "pending":
             return
         if before is None:
-            lease.remove(RUN_FILE)
+            lock.remove(RUN_FILE)
         else:
-            lease.write(RUN_FILE, make_bytes_writer(before))
+            lock.write(RUN_FILE, make_bytes_writer(before))
 
 
 def _remove_folders(made: list[Path]) -> None:
@@ -333,13 +333,13 @@ def initialize_run(
         return False
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with RunLock.acquire(path, silent) as lease:
+        with RunLock.acquire(path, silent) as lock:
             # Checked again: another sweep may have completed it since.
             reading = read_run(path)
             _check_same_run(prepared.spec, reading)
             if reading.complete:
                 return False
-            folder = RunFolder(lease, {})
+            folder = RunFolder(lock, {})
             if reading.damaged or not has_valid_checksum(reading.content):
                 folder.rename_damaged_files()
             folder.update_run(**_make_pending_content(prepared, reading))
@@ -354,8 +354,8 @@ def _remove_leftovers(folder: Path, silent: Collection[str] | None) -> None:
     """Remove what killed processes left in the folder of a complete run, unless it is locked."""
     if list_leftovers(folder):
         unless_locked = contextlib.suppress(OSError, LockHeldError, LockLostError)
-        with unless_locked, RunLock.acquire(folder, silent or ()) as lease:
-            RunFolder(lease, {}).tidy()
+        with unless_locked, RunLock.acquire(folder, silent or ()) as lock:
+            RunFolder(lock, {}).tidy()
 
 
 def _make_pending_content(prepared: PreparedRun, before: RunReading) -> dict[str, Any]:
@@ -403,13 +403,10 @@ def _check_same_run(spec: RunSpec, reading: RunReading) -> None:
     except SpecError:
         same = False
     if not same:
-        changed = (
-            ""
-            if has_valid_checksum(reading.content)
-            else " (its run.json was changed or is damaged)"
-        )
+        is_intact = has_valid_checksum(reading.content)
+        remark = "" if is_intact else " (its run.json was changed or is damaged)"
         raise SpecError(
-            f"{reading.folder} holds a run with other settings{changed}. Choose another study.name "
+            f"{reading.folder} holds a run with other settings{remark}. Choose another study.name "
             "or results_dir."
         )
 
@@ -427,7 +424,7 @@ def describe_complete_runs(requested: Mapping[Path, RunSpec]) -> list[str]:
     """
     now: dict[str, Mapping[str, str]] = {}
     changed: dict[Path, set[str]] = {}
-    others: set[str] = set()
+    endpoints: set[str] = set()
     late: set[str] = set()
     for folder, spec in requested.items():
         try:
@@ -437,11 +434,8 @@ def describe_complete_runs(requested: Mapping[Path, RunSpec]) -> list[str]:
         if record.status != "completed":
             continue
         before = content["spec"]
-        others |= {str(before.get("endpoint", spec.endpoint))} - {spec.endpoint}
-        if spec.logger not in ("none", before.get("logger")):
-            late.add(f"logger={spec.logger}")
-        if before.get("diagnosis", NO_DIAGNOSIS) == NO_DIAGNOSIS != spec.diagnosis:
-            late.add(f"diagnosis={spec.diagnosis['mode']}")
+        endpoints |= {str(before.get("endpoint", spec.endpoint))} - {spec.endpoint}
+        late.update(_list_late_requests(spec, before))
         framework, then = record.spec.framework, record.provenance.adapter.files
         if then and framework not in now:
             code = describe_adapter_code(find_adapter_entry_point(framework).value)
@@ -449,10 +443,10 @@ def describe_complete_runs(requested: Mapping[Path, RunSpec]) -> list[str]:
         if then and (names := _find_changed_files(then, now[framework])):
             changed[folder] = {f"{framework}/{name}" for name in names}
     remarks = [_format_code_drift(changed)] if changed else []
-    if others:
+    if endpoints:
         remarks.append(
             "Complete runs have the endpoint that they were started with, "
-            f"{', '.join(sorted(others))}. --endpoint NAME of study verdicts and report chooses "
+            f"{', '.join(sorted(endpoints))}. --endpoint NAME of study verdicts and report chooses "
             "another one."
         )
     if late:
@@ -461,6 +455,14 @@ def describe_complete_runs(requested: Mapping[Path, RunSpec]) -> list[str]:
             "To train them again, remove their folders or choose another study.name."
         )
     return remarks
+
+
+def _list_late_requests(spec: RunSpec, before: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the requested settings without which a complete run was trained."""
+    if spec.logger not in ("none", before.get("logger")):
+        yield f"logger={spec.logger}"
+    if spec.diagnosis != NO_DIAGNOSIS and before.get("diagnosis", NO_DIAGNOSIS) == NO_DIAGNOSIS:
+        yield f"diagnosis={spec.diagnosis['mode']}"
 
 
 def _find_changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> set[str]:

@@ -158,17 +158,23 @@ def _get_package_version(name: str) -> str:
 
 
 def iterate_resume_points(
-    checkpoints: CheckpointStore, own: Mapping[str, Any], say: Callable[[str], None], room: float
+    checkpoints: CheckpointStore,
+    identity: Mapping[str, Any],
+    say: Callable[[str], None],
+    room: float,
 ) -> Iterator[LoadedCheckpoint | None]:
     """Yield the checkpoints to resume from, the best first; the last is None, the start.
 
-    They must have the identity `own`, and their arrays fit into `room` bytes; `say` is called with
-    a sentence about each that is refused, or of another user.
+    Args:
+        checkpoints: The checkpoints of the run.
+        identity: Identity of the run, which checkpoints must have.
+        say: Called with a sentence about each that is refused, or of another user.
+        room: Bytes that the arrays of a checkpoint may take.
     """
     for number in checkpoints.list_numbers():
         try:
             about = msgspec.convert(checkpoints.read_metadata(number), _Metadata)
-            if refusal := _describe_identity_difference(about.identity, own):
+            if refusal := _describe_identity_difference(about.identity, identity):
                 say(f"Checkpoint {number} cannot be resumed from: {refusal}.")
                 continue
             loaded = checkpoints.load(number, room)
@@ -188,8 +194,8 @@ def iterate_resume_points(
     yield None
 
 
-def _describe_identity_difference(then: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    for part, now in own.items():
+def _describe_identity_difference(then: Mapping[str, Any], present: Mapping[str, Any]) -> str:
+    for part, now in present.items():
         before = then.get(part, {} if isinstance(now, dict) else None)
         if before == now:
             continue
@@ -203,6 +209,10 @@ def _describe_identity_difference(then: Mapping[str, Any], own: Mapping[str, Any
             return f"{part}: {name} was {before.get(name)} and is {now.get(name)}"
         return f"{part} was {before} and is {now}"
     return ""
+
+
+# Checkpoints until a job's limit, and seconds between them.
+_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = 4, 10.0
 
 
 def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) -> float:
@@ -220,10 +230,6 @@ def compute_checkpoint_interval(every: float, job: BatchJob | None, now: float) 
         return math.inf
     left = job.limit_from - now if job else math.inf
     return min(60 * every, max(left / _MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS))
-
-
-# Checkpoints until a job's limit, and seconds between them.
-_MIN_CHECKPOINTS_PER_JOB, _MIN_CHECKPOINT_SECONDS = 4, 10.0
 
 
 _FIRST_CHECKPOINT_SECONDS = 1.0
@@ -287,8 +293,11 @@ class CheckpointManager:
         )
         self._stop, self._start = stop, start
         self._parts: Mapping[str, CheckpointPart] = {}
+        # By the monotonic clock; infinite if there are no checkpoints.
         self._due = -math.inf if every else math.inf
-        self._is_able = self._hurries = self.has_resumed = False
+        self._is_serializable = False
+        self._is_requested = False
+        self.has_resumed = False
 
     def watch(self, parts: Mapping[str, CheckpointPart], lacking: str) -> None:
         """Set the parts to be saved, in order; `lacking` says why they are not the whole state."""
@@ -299,7 +308,7 @@ class CheckpointManager:
     def request_checkpoint(self) -> None:
         """Request a checkpoint at the next safe point, unless checkpoints are off."""
         if self._due < math.inf:
-            self._due, self._hurries = -math.inf, True
+            self._due, self._is_requested = -math.inf, True
 
     def safe_point(self) -> None:
         """See `parallax.harness.contract.adapter.Monitor.safe_point`."""
@@ -312,7 +321,8 @@ class CheckpointManager:
         if self._start is not None:
             self._load_checkpoint(self._start)
             self._start, self.has_resumed = None, True
-        is_first, hurries, self._hurries = not self._is_able, self._hurries, False
+        is_first, is_requested = not self._is_serializable, self._is_requested
+        self._is_requested = False
         started = time.monotonic()
         if is_first:
             self._check_serializable()
@@ -320,7 +330,7 @@ class CheckpointManager:
             self._stop.cancel_deadline()
             self._save_checkpoint()
             self._stop.carry_out()
-        elif self._is_able and (hurries or not is_first):
+        elif self._is_serializable and (is_requested or not is_first):
             self._save_checkpoint()
         if self._due < math.inf:
             now = time.monotonic()
@@ -345,7 +355,7 @@ class CheckpointManager:
         except UnsupportedStateError as error:
             self._disable_checkpoints(str(error))
             return
-        self._is_able = True
+        self._is_serializable = True
         self._stop.allow_waiting()
 
     def _disable_checkpoints(self, why: str) -> None:
@@ -415,21 +425,20 @@ def _own_types(envs: Environments) -> list[type[Any]]:
 
 def _make_codecs() -> tuple[ObjectCodec, ...]:
     # A library that is not imported is needed by no task that is in use.
-    kinds: list[ObjectCodec] = []
+    codecs: list[ObjectCodec] = []
     if (mujoco := sys.modules.get("mujoco")) is not None:
-        kinds += [
-            ObjectCodec(mujoco.MjData, _read_simulation, _write_simulation),
-            ObjectCodec(mujoco.MjModel, _read_model, _check_model),
-        ]
+        codecs.append(ObjectCodec(mujoco.MjData, _read_simulation, _write_simulation))
+        codecs.append(ObjectCodec(mujoco.MjModel, _read_model, _check_model))
     if (ale := sys.modules.get("ale_py")) is not None:
-        kinds += [ObjectCodec(ale.ALEInterface, _read_emulator, _write_emulator)]
-    return tuple(kinds)
+        codecs.append(ObjectCodec(ale.ALEInterface, _read_emulator, _write_emulator))
+    return tuple(codecs)
 
 
 def _read_simulation(data: Any, inner: Callable[[Any], State]) -> State:
     mujoco: Any = sys.modules["mujoco"]
-    physics = np.empty(mujoco.mj_stateSize(data.model, _get_physics_bits(mujoco)))
-    mujoco.mj_getState(data.model, data, physics, _get_physics_bits(mujoco))
+    signature = _get_state_signature(mujoco)
+    physics = np.empty(mujoco.mj_stateSize(data.model, signature))
+    mujoco.mj_getState(data.model, data, physics, signature)
     return {
         "physics": physics,
         "results": {n: array.copy() for n, array in _get_computed_arrays(data).items()},
@@ -438,12 +447,11 @@ def _read_simulation(data: Any, inner: Callable[[Any], State]) -> State:
 
 def _write_simulation(live: Any, state: State, inner: Callable[[Any, State], Any]) -> Any:
     mujoco: Any = sys.modules["mujoco"]
-    if live is None or mujoco.mj_stateSize(live.model, _get_physics_bits(mujoco)) != len(
-        state["physics"]
-    ):
+    signature, physics = _get_state_signature(mujoco), state["physics"]
+    if live is None or mujoco.mj_stateSize(live.model, signature) != len(physics):
         raise StateMismatchError("a simulation is of another model than it was")
     # mjSTATE_INTEGRATION has no derived quantities such as positions of bodies.
-    mujoco.mj_setState(live.model, live, state["physics"], _get_physics_bits(mujoco))
+    mujoco.mj_setState(live.model, live, physics, signature)
     # Restored, not computed again: tasks read results that lag behind by one substep.
     results = _get_computed_arrays(live)
     for name, array in state["results"].items():
@@ -468,7 +476,7 @@ def _check_model(live: Any, state: State, inner: Callable[[Any, State], Any]) ->
     return live
 
 
-def _get_physics_bits(mujoco: Any) -> int:
+def _get_state_signature(mujoco: Any) -> int:
     # All that a step of the physics depends on: its start, and that of its solver.
     return int(mujoco.mjtState.mjSTATE_INTEGRATION)
 

@@ -91,7 +91,7 @@ class RunDiagnosis:
 
 
 def start_diagnosis(
-    prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, begins: int = 0
+    prepared: PreparedRun, monitor: TrainingMonitor, folder: RunFolder, first_step: int = 0
 ) -> RunDiagnosis | None:
     """Start the diagnosis of a training; return None if it is off.
 
@@ -99,27 +99,27 @@ def start_diagnosis(
         prepared: The run.
         monitor: Monitor of the training.
         folder: Where the report is stored.
-        begins: The step from which the training resumes; 0 is its start.
+        first_step: The step from which the training resumes; 0 is its start.
 
     Raises:
         SpecError: A name is that of no check, or no check is left.
     """
     settings = prepared.spec.diagnosis
-    if not begins:
+    if not first_step:
         folder.remove_diagnosis()
     if settings["mode"] == "off":
         return None
-    checks, troubles = load_all_checks(settings.get("extra_checks", ()))
+    checks, problems = load_all_checks(settings.get("extra_checks", ()))
     thresholds: Mapping[str, float] = settings.get("thresholds", {})
     periods: Mapping[str, int] = settings.get("periods", {})
     only, skip = settings.get("only", ()), settings.get("skip", ())
-    if troubles:  # a name may be that of a check that could not be loaded
+    if problems:  # a name may be that of a check that could not be loaded
         known = {check.id for check in checks}
         only, skip = ([name for name in names if name in known] for names in (only, skip))
     else:
         check_names([*thresholds, *periods], checks)
     left_out = list_left_out(checks, only, skip)
-    before = read_diagnosis(folder.path) if begins else DiagnosisReading(folder.path)
+    before = read_diagnosis(folder.path) if first_step else DiagnosisReading(folder.path)
     engine = DiagnosisEngine(
         collect_facts(prepared),
         checks,
@@ -130,28 +130,28 @@ def start_diagnosis(
         left_out=left_out,
         say=functools.partial(print, flush=True),
         normalizer=monitor.get_normalizer,
-        start_step=begins,
+        start_step=first_step,
         reported_ids={finding["id"] for finding in before.findings},
         names={row.field: row.native_name for row in prepared.native.alignment},
     )
-    diagnosing = RunDiagnosis(engine, settings["mode"], before)
-    folder.checkpoint_extras.add("diagnosis", diagnosing)
-    engine.changed = lambda: diagnosing.save_report(folder)
-    for trouble in troubles:
-        engine.report_problem(trouble)
-    if begins:
-        engine.report_problem(RESUME_NOTICE.format(step=begins, count=len(before.findings)))
+    diagnosis = RunDiagnosis(engine, settings["mode"], before)
+    folder.checkpoint_extras.add("diagnosis", diagnosis)
+    engine.changed = lambda: diagnosis.save_report(folder)
+    for problem in problems:
+        engine.report_problem(problem)
+    if first_step:
+        engine.report_problem(RESUME_NOTICE.format(step=first_step, count=len(before.findings)))
     engine.subscribe(monitor.events)
-    return diagnosing
+    return diagnosis
 
 
-def finish_diagnosis(diagnosing: RunDiagnosis | None, folder: RunFolder, failure: str = "") -> None:
+def finish_diagnosis(diagnosis: RunDiagnosis | None, folder: RunFolder, failure: str = "") -> None:
     """Write the last report, however the training ended; after a failure with a last check."""
-    if diagnosing is not None:
-        diagnosing.engine.close()
+    if diagnosis is not None:
+        diagnosis.engine.close()
         if failure:
-            diagnosing.engine.end_after_failure(failure)
-        diagnosing.save_report(folder)
+            diagnosis.engine.end_after_failure(failure)
+        diagnosis.save_report(folder)
 
 
 def merge_findings(

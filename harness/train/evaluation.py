@@ -118,21 +118,19 @@ class PolicyEvaluator:
             spec.evaluation_seed, spec.env, spec.seed, REFERENCE_INDEX, spec.eval_episodes
         )
         task = load_task(spec.env, **spec.env_options)
-        constants, draw = _make_reference_policies(task, seeds)
         limit = max(MAX_REFERENCE_STEPS, task.max_episode_steps + 1)
-        idle, moving = (
-            [evaluate_greedy_policy(_stop_late(one, limit), self._episodes, seeds) for one in many]
-            for many in (constants, [draw])
-        )
-        best = max(idle, key=lambda one: one.returns.mean() if one.is_finite else -math.inf)
-        found = {"do nothing": best, "random actions": moving[0]}
+        constant_policies, random_policy = _make_reference_policies(task, seeds)
+        *constant, random = [
+            evaluate_greedy_policy(_stop_late(policy, limit), self._episodes, seeds)
+            for policy in (*constant_policies, random_policy)
+        ]
+        best = max(constant, key=lambda one: one.returns.mean() if one.is_finite else -math.inf)
         self.seconds += time.monotonic() - started
         self.cpu_seconds += time.process_time() - cpu_started
         return {
-            name: {"mean": float(one.returns.mean()), "sd": sd, "episodes": len(seeds)}
-            for name, one in found.items()
-            for sd in [float(one.returns.std(ddof=1)) if len(seeds) > 1 else 0.0]
-            if one.is_finite
+            name: _describe_reference(result)
+            for name, result in (("do nothing", best), ("random actions", random))
+            if result.is_finite
         }
 
     def _attach(self, event: PolicyAttached) -> None:
@@ -182,6 +180,12 @@ def _make_reference_policies(
     return [functools.partial(_repeat_action, zero)], (
         lambda shown: rng.uniform(low, high, (len(shown), len(low))).astype(np.float32)
     )
+
+
+def _describe_reference(result: EvaluationResult) -> dict[str, float | int]:
+    returns = result.returns
+    deviation = float(returns.std(ddof=1)) if len(returns) > 1 else 0.0
+    return {"mean": float(returns.mean()), "sd": deviation, "episodes": len(returns)}
 
 
 def _repeat_action(action: Array | int, shown: Array) -> Array:

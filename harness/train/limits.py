@@ -165,7 +165,6 @@ def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
     """
     steps = spec.steps
     warm_up = getattr(hyperparameters, "learning_starts", 0)
-    rollout = getattr(hyperparameters, "rollout_steps", 0)
     if warm_up >= steps:
         raise SpecError(
             f"hyperparameters.learning_starts={warm_up} leaves nothing to learn from in "
@@ -173,11 +172,13 @@ def check_length(spec: RunSpec, hyperparameters: Hyperparameters) -> None:
             f"or begin earlier, for example hyperparameters.learning_starts={steps // 10}."
         )
     batch = getattr(hyperparameters, "batch_size", 0)
-    if batch > (stored := getattr(hyperparameters, "buffer_size", batch)):
+    stored = getattr(hyperparameters, "buffer_size", batch)
+    if batch > stored:
         raise SpecError(
             f"hyperparameters.buffer_size={stored} stores less than a minibatch: use "
             f"{batch} or more, or hyperparameters.batch_size={stored} or less."
         )
+    rollout = getattr(hyperparameters, "rollout_steps", 0)
     if rollout > steps:
         shorter = f", or hyperparameters.rollout_steps={steps} or less"
         raise SpecError(
@@ -211,6 +212,7 @@ def check_updates(spec: RunSpec, hyperparameters: Hyperparameters, native: Nativ
 
 VARIABLE = "PARALLAX_LIMITS"
 """Environment variable that switches the bounds off, with the value `off`."""
+_OVERRIDE_HINT = f" To train nevertheless, set the environment variable {VARIABLE}=off."
 
 ENV_BYTES = 2**18
 """Lower bound of the memory of one training environment."""
@@ -218,15 +220,17 @@ EPISODE_BYTES = 2**16
 """Lower bound of the memory of one evaluation environment."""
 # Counts above 2^53 are not exact in float64, and `run.json` allows no larger ones.
 MOST_EVALUATIONS, MOST_UPDATES = 10**6, 2**53
-MOST_PASSES, MOST_LAYERS, MOST_RESERVED = 10**5, 1000, 4
+MOST_PASSES, MOST_LAYERS = 10**5, 1000
+MOST_RESERVED = 4
+"""Multiple of its memory that a system may reserve for a buffer, which takes it as it is filled."""
 WEIGHT_BYTES = 16
 """Memory of a weight, its gradient and Adam's two moments."""
 THREADS_PER_CORE = 4
 FEWEST_THREADS = 64
 """Threads that any machine may use, so that results of larger ones can be repeated."""
 
-_NUMBERS_BESIDE = 16
-_OTHER_STATE_BYTES = 2**28
+_NUMBERS_BESIDE = 16  # of a transition, besides observations and actions
+_OTHER_STATE_BYTES = 2**28  # of networks and all else
 
 # Limit of a container's memory (control groups, version 2).
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
@@ -249,7 +253,7 @@ class Machine:
         return cls(os.cpu_count() or 1, memory, "this machine")
 
 
-ANY = Machine(1024, 2**42, "a node")
+UNKNOWN_MACHINE = Machine(1024, 2**42, "a node")
 """In place of a machine that is not known yet, such as a node of a cluster."""
 
 
@@ -281,21 +285,24 @@ def check_limits(spec: RunSpec, task: Task, machine: Machine) -> None:
     if os.environ.get(VARIABLE) == "off":
         return
     threads = max(FEWEST_THREADS, THREADS_PER_CORE * machine.cores)
-    _check("threads", spec.threads, threads, f"{machine.name} has {machine.cores} cores")
-    room = f"{machine.name} has {_size(machine.memory)} of memory"
-    _check("n_envs", spec.n_envs, machine.memory // ENV_BYTES, f"each takes memory, and {room}")
-    _check("n_envs", spec.n_envs, spec.steps, f"the run has steps={spec.steps}")
+    _check_most("threads", spec.threads, threads, f"{machine.name} has {machine.cores} cores")
+    room = f"{machine.name} has {_format_bytes(machine.memory)} of memory"
+    envs = machine.memory // ENV_BYTES
+    _check_most("n_envs", spec.n_envs, envs, f"each takes memory, and {room}")
+    _check_most("n_envs", spec.n_envs, spec.steps, f"the run has steps={spec.steps}")
     episodes = machine.memory // EPISODE_BYTES
     together = "episodes of an evaluation are played side by side"
-    _check("eval_episodes", spec.eval_episodes, episodes, f"{together}, and {room}")
+    _check_most("eval_episodes", spec.eval_episodes, episodes, f"{together}, and {room}")
     evaluations = spec.steps // spec.eval_every
     if evaluations > MOST_EVALUATIONS:
-        least = -(-spec.steps // MOST_EVALUATIONS)
+        least = -(-spec.steps // MOST_EVALUATIONS)  # rounded up
         raise SpecError(
             f"eval_every={spec.eval_every} means {evaluations:,} evaluations in steps="
-            f"{spec.steps}, which is too many: use eval_every={least} or more.{_override()}"
+            f"{spec.steps}, which is too many: use eval_every={least} or more.{_OVERRIDE_HINT}"
         )
-    _check_hyperparameters(spec, task, machine, room)
+    _check_stored_transitions(spec, task, machine, room)
+    _check_counts(spec, machine, room)
+    _check_layers(spec.hyperparameters, task, machine, room)
 
 
 def estimate_state_bytes(hyperparameters: Hyperparameters, task: Task) -> float:
@@ -325,67 +332,65 @@ def check_episodes(episodes: int) -> None:
     if os.environ.get(VARIABLE) != "off":
         machine = Machine.of_this_host()
         why = f"episodes are played side by side, and {machine.name} has "
-        why += f"{_size(machine.memory)} of memory"
-        _check("episodes", episodes, machine.memory // EPISODE_BYTES, why)
+        why += f"{_format_bytes(machine.memory)} of memory"
+        _check_most("episodes", episodes, machine.memory // EPISODE_BYTES, why)
 
 
-def _check_hyperparameters(spec: RunSpec, task: Task, machine: Machine, room: str) -> None:
-    """Check sizes in memory; a buffer takes it as it is filled, but is reserved as a whole."""
+def _check_stored_transitions(spec: RunSpec, task: Task, machine: Machine, room: str) -> None:
     transition = task.observation_size * (1 if task.image else 4)
-    hyperparameters: Any = spec.hyperparameters
     for name in ("buffer_size", "rollout_steps", "batch_size", "minibatch_size"):
-        value = getattr(hyperparameters, name, None)
-        if value is None:
-            continue
+        value = getattr(spec.hyperparameters, name, 0)
         count = value
-        if name == "buffer_size":  # systems do not reserve several times what they have
+        if name == "buffer_size":
             count = max(min(value, spec.steps), value // MOST_RESERVED)
         if count * transition > machine.memory:
             largest = machine.memory // transition
             if spec.steps < count < value:
                 largest *= MOST_RESERVED
-            why = (
-                f"{value:,} transitions of {spec.env} take {_size(value * transition)}, and {room}"
-            )
-            _check(f"hyperparameters.{name}", value, largest, why)
+            size = _format_bytes(value * transition)
+            why = f"{value:,} transitions of {spec.env} take {size}, and {room}"
+            _check_most(f"hyperparameters.{name}", value, largest, why)
+
+
+def _check_counts(spec: RunSpec, machine: Machine, room: str) -> None:
+    hyperparameters: Any = spec.hyperparameters
     for name in ("burn_in", "sequence_length", "n_step"):  # of R2D2
         steps = getattr(hyperparameters, name, 0)
-        _check(f"hyperparameters.{name}", steps, spec.steps, f"the run has steps={spec.steps}")
+        _check_most(f"hyperparameters.{name}", steps, spec.steps, f"the run has steps={spec.steps}")
     lstm = math.isqrt(machine.memory // (4 * WEIGHT_BYTES))  # an LSTM has four square matrices
     size = getattr(hyperparameters, "lstm_size", 0)
-    _check("hyperparameters.lstm_size", size, lstm, f"its weights take memory, and {room}")
+    _check_most("hyperparameters.lstm_size", size, lstm, f"its weights take memory, and {room}")
     for name in ("epochs", "gradient_steps"):
         passes = getattr(hyperparameters, name, 0)
-        _check(f"hyperparameters.{name}", passes, MOST_PASSES, "an update would hardly end")
-    for name, value in dataclasses.asdict(hyperparameters).items():
-        if name.endswith(("hidden_sizes", "head_sizes")) and value and len(value) > MOST_LAYERS:
+        _check_most(f"hyperparameters.{name}", passes, MOST_PASSES, "an update would hardly end")
+
+
+def _check_layers(hyperparameters: Any, task: Task, machine: Machine, room: str) -> None:
+    for name, layers in dataclasses.asdict(hyperparameters).items():
+        if not name.endswith(("hidden_sizes", "head_sizes")) or not layers:
+            continue
+        if len(layers) > MOST_LAYERS:
             raise SpecError(
-                f"hyperparameters.{name} has {len(value):,} layers, which is too many: use "
-                f"{MOST_LAYERS:,} or fewer.{_override()}"
+                f"hyperparameters.{name} has {len(layers):,} layers, which is too many: use "
+                f"{MOST_LAYERS:,} or fewer.{_OVERRIDE_HINT}"
             )
-        if name.endswith(("hidden_sizes", "head_sizes")) and value:
-            sizes = [task.observation_size, *value]
-            weights = sum(a * b for a, b in itertools.pairwise(sizes))
-            if WEIGHT_BYTES * weights > machine.memory:
-                raise SpecError(
-                    f"hyperparameters.{name}={list(value)} means {weights:,} weights, which take "
-                    f"{_size(WEIGHT_BYTES * weights)} with their gradients and Adam's moments, and "
-                    f"{room}: use smaller layers.{_override()}"
-                )
+        weights = sum(a * b for a, b in itertools.pairwise([task.observation_size, *layers]))
+        if WEIGHT_BYTES * weights > machine.memory:
+            raise SpecError(
+                f"hyperparameters.{name}={list(layers)} means {weights:,} weights, which take "
+                f"{_format_bytes(WEIGHT_BYTES * weights)} with their gradients and Adam's moments, "
+                f"and {room}: use smaller layers.{_OVERRIDE_HINT}"
+            )
 
 
-def _check(name: str, value: int, largest: int, why: str) -> None:
+def _check_most(name: str, value: int, largest: int, why: str) -> None:
     if value > largest:
         raise SpecError(
-            f"{name}={value} is too large: {why}. Use {name}={largest} or less.{_override()}"
+            f"{name}={value} is too large: {why}. Use {name}={largest} or less.{_OVERRIDE_HINT}"
         )
 
 
-def _override() -> str:
-    return f" To train nevertheless, set the environment variable {VARIABLE}=off."
-
-
-def _size(count: int) -> str:
+def _format_bytes(count: int) -> str:
     """Return bytes in a readable unit."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = min((max(count, 1).bit_length() - 1) // 10, len(units) - 1)

@@ -75,21 +75,18 @@ class TrainingLogger:
 
     def state(self) -> Any:
         """Return the state for a checkpoint; None where the sink has failed."""
-        states: list[Any] = [None]
-        if self._sink is not None:
-            self._call_sink(lambda sink=self._sink: states.append(sink.state()))  # type: ignore[misc]
-        return states[-1]
+        return self._call_sink(lambda sink: sink.state())
 
     def load_state(self, state: Any) -> None:
         """Continue from a checkpoint."""
-        if self._sink is not None:
-            self._call_sink(lambda sink=self._sink: sink.load_state(state))  # type: ignore[misc]
+        self._call_sink(lambda sink: sink.load_state(state))
 
     def close(self, ended: bool = False) -> None:
         """Close the sink; nothing is written after that."""
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            self._call_sink(lambda: sink.close(ended))
+        try:
+            self._call_sink(lambda sink: sink.close(ended))
+        finally:
+            self._sink = None
 
     def _write_episode(self, end: EpisodeEnd) -> None:
         self._write({"episode/return": end.episode_return, "episode/length": float(end.length)})
@@ -99,18 +96,18 @@ class TrainingLogger:
         self._write(values | {"evaluation/length": float(np.mean(evaluation.lengths))})
 
     def _write(self, values: Mapping[str, float]) -> None:
-        sink = self._sink
-        if sink is not None:
-            self._call_sink(lambda: sink.write(self._events.steps, values))
+        self._call_sink(lambda sink: sink.write(self._events.steps, values))
 
-    def _call_sink(self, act: Callable[[], None]) -> None:
+    def _call_sink(self, call: Callable[[LogSink], Any]) -> Any:
+        """Return what the sink returns; None once it has failed or was closed."""
         try:
-            act()
+            return call(self._sink) if self._sink is not None else None
         except (LockLostError, FolderDeletedError):
             raise
         except Exception as error:  # an error of another tool must not end a training
             self._sink = None
             self._say(f"The logger failed and stops writing: {type(error).__name__}: {error}")
+            return None
 
 
 def start_logging(
@@ -146,13 +143,16 @@ class _TensorBoardSink:
         self._file = folder.open_append_file(f"tensorboard/{EVENTS_FILE}", resumes)
         self._writer = record_writer.RecordWriter(self._file)
         if not resumes:
-            # First record of every event file (tensorboard, `event_file_writer.EventFileWriter`).
-            self._write_event(self._event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._write_version()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         scalars = [self._summary.Value(tag=name, simple_value=v) for name, v in values.items()]
         summary = self._summary(value=scalars)
         self._write_event(self._event(wall_time=time.time(), step=step, summary=summary))
+
+    def _write_version(self) -> None:
+        # First record of every event file (tensorboard, `event_file_writer.EventFileWriter`).
+        self._write_event(self._event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def _write_event(self, event: Any) -> None:
         self._writer.write(event.SerializeToString())
@@ -163,7 +163,7 @@ class _TensorBoardSink:
     def load_state(self, state: Any) -> None:
         self._file.load_state(state or 0)
         if not state:
-            self._write_event(self._event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._write_version()
 
     def close(self, ended: bool) -> None:
         self._file.close()

@@ -80,10 +80,11 @@ class BestPolicy:
 
     def state(self) -> dict[str, Any]:
         """Return its state as plain values and arrays."""
-        policy = None if self.policy is None else dataclasses.asdict(self.policy)
         return {
-            **{"count": self._count, "mean": self._mean, "evaluation": self.evaluation},
-            "policy": policy,
+            "count": self._count,
+            "mean": self._mean,
+            "evaluation": self.evaluation,
+            "policy": None if self.policy is None else dataclasses.asdict(self.policy),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -124,9 +125,8 @@ class TrainingMonitor:
         self._scheduled_steps = prepared.native.total_steps
         self._layers = collect_layers(prepared.interventions)
         self._folder, self.checkpoint_manager = folder, checkpoint_manager
-        self._boundary = checkpoint_manager.safe_point if checkpoint_manager else lambda: None
         self._weights: Callable[[], Weights] | None = None
-        self.parts: dict[str, dict[str, float]] = {}
+        self.costs: dict[str, dict[str, float]] = {}
         self._envs: list[gymnasium.Env[Any, Any]] = []
         self.evaluator = PolicyEvaluator(spec, self.events, self.get_normalizer)
         self.best = (
@@ -148,12 +148,15 @@ class TrainingMonitor:
     ) -> None:
         """See `parallax.harness.contract.adapter.Monitor.attach`."""
         self._weights = weights
-        lacking = (
-            "" if checkpointable else f"the adapter of {self._spec.framework} {_NO_STATE_REASON}"
-        )
+        lacking = ""
         if not self._spec.device.startswith((CPU, "cuda")):
             lacking = f"the random generators of device={self._spec.device} are not saved"
             checkpointable = None
+        elif not checkpointable:
+            lacking = (
+                f"the adapter of {self._spec.framework} does not hand out its state (the fourth "
+                "argument of monitor.attach)"
+            )
         if self.checkpoint_manager:
             self.checkpoint_manager.watch(self._make_checkpoint_parts(checkpointable), lacking)
         self.events.publish(PolicyAttached(policy, weights))
@@ -164,31 +167,28 @@ class TrainingMonitor:
         Raises:
             TrainingError: It takes more steps than are due: a checkpoint's counter was altered.
         """
-        self._boundary()
+        if self.checkpoint_manager:
+            self.checkpoint_manager.safe_point()
         if self.steps > self._scheduled_steps:
             self.finish(self._scheduled_steps)
 
-    def _make_checkpoint_parts(self, resumable: Checkpointable | None) -> dict[str, CheckpointPart]:
-        """Return all parts of the training's state; random generators come last."""
-        return {
+    def _make_checkpoint_parts(self, adapter: Checkpointable | None) -> dict[str, CheckpointPart]:
+        """Return all parts of the training's state, in the order in which they are loaded."""
+        parts = {
             "clock": CheckpointPart(lambda: self.steps, self._set_clock),
             "evaluations": CheckpointPart(self.evaluator.state, self.evaluator.load_state),
             "records": CheckpointPart(self._folder.state, self._load_records),
-            **(
-                {"best": CheckpointPart(self.best.state, self.best.load_state)} if self.best else {}
-            ),
-            **(
-                {"adapter": CheckpointPart(resumable.state, resumable.load_state)}
-                if resumable
-                else {}
-            ),
-            "environments": CheckpointPart(
-                lambda: read_env_states(self._envs),
-                lambda state: load_env_states(self._envs, state),
-            ),
-            # Last, because loading the parts before may draw random numbers.
-            "generators": CheckpointPart(read_rng_state, load_rng_state),
         }
+        if self.best:
+            parts["best"] = CheckpointPart(self.best.state, self.best.load_state)
+        if adapter:
+            parts["adapter"] = CheckpointPart(adapter.state, adapter.load_state)
+        parts["environments"] = CheckpointPart(
+            lambda: read_env_states(self._envs), lambda state: load_env_states(self._envs, state)
+        )
+        # Last, because loading the parts before may draw random numbers.
+        parts["generators"] = CheckpointPart(read_rng_state, load_rng_state)
+        return parts
 
     def _set_clock(self, steps: int) -> None:
         steps = msgspec.convert(steps, Count)
@@ -221,7 +221,7 @@ class TrainingMonitor:
 
     def add_costs(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Store the cost of parts of the training, for `run.json`."""
-        self.parts |= {name: dict(seconds) for name, seconds in parts.items()}
+        self.costs |= {name: dict(seconds) for name, seconds in parts.items()}
 
     def get_normalizer(self) -> Callable[[Any], Any]:
         """Return the current normalization of observations as a function."""
@@ -229,17 +229,16 @@ class TrainingMonitor:
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """Create the next of the `n_envs` training environments."""
-        if len(self._envs) == self._spec.n_envs:
-            raise TrainingError(f"upstream makes more than n_envs={self._spec.n_envs} environments")
-        gamma = self._spec.hyperparameters.gamma
-        spec, seam = self._spec, self.events.make_env_hooks()
+        spec = self._spec
+        if len(self._envs) == spec.n_envs:
+            raise TrainingError(f"upstream makes more than n_envs={spec.n_envs} environments")
         env = make_training_env(
             spec.env,
             wrappers=spec.wrappers,
-            gamma=gamma,
+            gamma=spec.hyperparameters.gamma,
             layers=self._layers,
             options=spec.env_options,
-            **seam,
+            **self.events.make_env_hooks(),
         )
         if self._envs:
             share_statistics(self._envs[0], env)
@@ -260,9 +259,6 @@ class TrainingMonitor:
                 f"{remedy if resumed else ''}"
             )
         self.events.publish(TrainingEnd())
-
-
-_NO_STATE_REASON = "does not hand out its state (the fourth argument of monitor.attach)"
 
 
 def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:

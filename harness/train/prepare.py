@@ -95,7 +95,7 @@ def _prepare_run(
     _check_installation(spec, adapter)
     task = _load_task(spec)
     limits.check_limits(
-        spec, task, limits.Machine.of_this_host() if on_this_machine else limits.ANY
+        spec, task, limits.Machine.of_this_host() if on_this_machine else limits.UNKNOWN_MACHINE
     )
     limits.check_compatibility(spec, adapter, task, on_this_machine)
     interventions = resolve_interventions(
@@ -106,7 +106,36 @@ def _prepare_run(
         conversions_follow=spec.alignment == "exact",
         with_replay=not spec.replay.is_uniform,
     )
-    context = RunContext(
+    context = _make_context(spec, task)
+    hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
+    hyperparameters = hyperparameters.resolve_for_task(task)
+    limits.check_wrappers(spec, hyperparameters, task)
+    if must_learn:
+        limits.check_length(spec, hyperparameters)
+    native = _translate(spec, adapter, hyperparameters, context)
+    if spec.alignment == "exact":
+        if not spec.patches:
+            check_no_conversion(spec.framework, native)
+        names = spec.intervention.split(INTERVENTION_SEPARATOR)
+        interventions += list_conversions(names, native, adapter, spec.algorithm)
+    if native.patched_fields:
+        interventions += make_patches(
+            adapter, spec.algorithm, hyperparameters, native.patched_fields
+        )
+    interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
+    check_no_conflict(interventions)
+    schedule = apply_update_counts(native.update_schedule, hyperparameters, interventions)
+    native = dataclasses.replace(native, update_schedule=schedule)
+    if spec.script:
+        adapter.check_script(spec.algorithm, native, context, here=spec.python is None)
+        check_segments_in_script(interventions, spec.script)
+    if must_learn:
+        limits.check_updates(spec, hyperparameters, native)
+    return PreparedRun(spec, context, hyperparameters, native, interventions)
+
+
+def _make_context(spec: RunSpec, task: Task) -> RunContext:
+    return RunContext(
         task,
         spec.steps,
         spec.seed,
@@ -119,30 +148,6 @@ def _prepare_run(
         acceleration=spec.acceleration,
         actors=spec.actors,
     )
-    hyperparameters = apply_settings(_resolve_for_spec(spec, adapter, context), interventions)
-    hyperparameters = hyperparameters.resolve_for_task(task)
-    limits.check_wrappers(spec, hyperparameters, task)
-    if must_learn:
-        limits.check_length(spec, hyperparameters)
-    native = _translate(spec, adapter, hyperparameters, context)
-    if spec.alignment == "exact":
-        if not spec.patches:
-            check_no_conversion(spec.framework, native)
-        names = spec.intervention.split(INTERVENTION_SEPARATOR)
-        interventions += list_conversions(names, native, adapter, spec.algorithm)
-    interventions = tuple(_keep_executed(item, adapter, spec, context) for item in interventions)
-    if native.patched_fields:
-        patches = make_patches(adapter, spec.algorithm, hyperparameters, native.patched_fields)
-        interventions += tuple(_keep_executed(item, adapter, spec, context) for item in patches)
-    check_no_conflict(interventions)
-    schedule = apply_update_counts(native.update_schedule, hyperparameters, interventions)
-    native = dataclasses.replace(native, update_schedule=schedule)
-    if spec.script:
-        adapter.check_script(spec.algorithm, native, context, here=spec.python is None)
-        check_segments_in_script(interventions, spec.script)
-    if must_learn:
-        limits.check_updates(spec, hyperparameters, native)
-    return PreparedRun(spec, context, hyperparameters, native, interventions)
 
 
 def _keep_executed(
@@ -214,7 +219,7 @@ def check_no_conversion(framework: str, native: NativeConfig) -> None:
         raise _RefusedValueError(f"{'; '.join(reasons)}.")
 
 
-_CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
+_REMEDIES: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("patches=true, which changes upstream's constants", {"patches": True}),
     ("alignment=exact, which patches upstream's constants", {"alignment": "exact"}),
     ("n_envs=1", {"n_envs": 1}),
@@ -231,7 +236,7 @@ def _list_accepted_changes(spec: RunSpec, adapter: Adapter) -> list[str]:
     """List the changes, each sufficient alone, with which the framework accepts a refused run."""
     return [
         words
-        for words, fields in _CHANGES
+        for words, fields in _REMEDIES
         if any(getattr(spec, name) != value for name, value in fields.items())
         and _is_accepted(_change_run(spec, fields), adapter)
     ]
@@ -336,13 +341,13 @@ def list_lost_values(prepared: PreparedRun, adapter: Adapter) -> dict[str, tuple
 
 def describe_doubtful_runs(runs: Sequence[PreparedRun]) -> list[str]:
     """Return warnings about runs that can be trained but are probably not as intended."""
-    still = dict.fromkeys(
+    fixed_targets = dict.fromkeys(
         f"{run.spec.framework} {run.spec.algorithm} never updates its target network in "
         f"steps={run.spec.steps}: lower hyperparameters.target_update_interval, or raise steps."
         for run in runs
         if run.hyperparameters.has_targets and run.native.update_schedule.target_updates < 1
     )
-    return [*describe_lost_values(runs), *still, *_describe_partial_rollouts(runs)]
+    return [*describe_lost_values(runs), *fixed_targets, *_describe_partial_rollouts(runs)]
 
 
 def _describe_partial_rollouts(runs: Sequence[PreparedRun]) -> Iterator[str]:
@@ -364,7 +369,7 @@ def _describe_partial_rollouts(runs: Sequence[PreparedRun]) -> Iterator[str]:
 
 def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
     """Describe recipe values that runs under `alignment=common` do not use."""
-    found: dict[str, None] = {}
+    found = []
     tried = set()
     for run in runs:
         spec = run.spec
@@ -375,12 +380,12 @@ def describe_lost_values(runs: Iterable[PreparedRun]) -> list[str]:
         lost = list_lost_values(run, load_adapter(spec.framework))
         if lost:
             values = ", ".join(f"{n} ({wanted} -> {used})" for n, (wanted, used) in lost.items())
-            found[
+            found.append(
                 f"alignment=common: {spec.framework} {spec.algorithm} keeps its own values of "
                 f"{values}, although it can take those of hps={spec.hps}. "
                 "alignment=exact sets them."
-            ] = None
-    return list(found)
+            )
+    return list(dict.fromkeys(found))
 
 
 def describe_translation(prepared: PreparedRun) -> dict[str, Any]:

@@ -37,8 +37,8 @@ from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
 from parallax.harness.train.stop_signals import (
     StopRequest,
-    block_stop_signals,
     describe_interruption,
+    ignore_stop_signals,
 )
 
 _MAX_NOTE_LENGTH = 1_000
@@ -55,12 +55,12 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
         KeyboardInterrupt: After the run was marked interrupted.
         LockLostError: Another process has taken the run over.
     """
-    started, record = time.time(), read_run(folder.path)
-    code, attempts = describe_adapter_code(record.content["adapter"]), collect_attempts(record)
+    started, reading = time.time(), read_run(folder.path)
+    adapter_code = describe_adapter_code(reading.content["adapter"])
+    attempts = collect_attempts(reading)
     folder.clear()
-    attempt = _RunAttempt(
-        prepared, adapter, folder, describe_run_identity(prepared, adapter, code), started
-    )
+    identity = describe_run_identity(prepared, adapter, adapter_code)
+    attempt = _RunAttempt(prepared, adapter, folder, identity, started)
     outcome: dict[str, Any] = {"status": "failed"}
     with HeartbeatWriter(folder, lambda: attempt.steps):
         try:
@@ -80,13 +80,13 @@ def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> s
                 traceback.print_exc()
             outcome = {"status": "failed", "failure": _describe_error(error)}
         finally:
-            with block_stop_signals():
-                trouble = _close(attempt, outcome) | _finish_trace(folder)
+            with ignore_stop_signals():
+                failure = _close(attempt, outcome) | _finish_trace(folder)
                 if outcome["status"] == "completed":
-                    outcome |= trouble
+                    outcome |= failure
                 outcome["provenance"] = collect_provenance() | {
                     "sources": _describe_sources(prepared, adapter),
-                    "adapter": code,
+                    "adapter": adapter_code,
                 }
                 _record_end(folder, attempt, outcome)
                 if outcome["status"] == "completed":
@@ -124,13 +124,15 @@ class _RunAttempt:
         prepared: PreparedRun,
         adapter: Adapter,
         folder: RunFolder,
-        own: dict[str, Any],
+        identity: dict[str, Any],
         started: float,
     ) -> None:
-        self._prepared, self._adapter, self._folder, self._own = prepared, adapter, folder, own
-        self.started, self._earlier, self._earlier_cpu, self._is_own = started, 0.0, 0.0, True
+        self._prepared, self._adapter, self._folder = prepared, adapter, folder
+        self._identity, self._is_own = identity, True
+        self.started = started
         self._begun = time.monotonic()  # the wall clock may be changed during a run
         self._cpu_begun = time.process_time()
+        self._earlier_seconds = self._earlier_cpu_seconds = 0.0
         self.monitor: TrainingMonitor | None = None
         self.diagnosis: RunDiagnosis | None = None
         self.logging: TrainingLogger | None = None
@@ -144,66 +146,49 @@ class _RunAttempt:
     @property
     def seconds(self) -> float:
         """Seconds of training that led to the present state, over all attempts."""
-        return self._earlier + time.monotonic() - self._begun
+        return self._earlier_seconds + time.monotonic() - self._begun
 
     @property
     def cpu_seconds(self) -> float:
         """The same of all cores; NaN after a checkpoint that lacks them."""
-        return self._earlier_cpu + time.process_time() - self._cpu_begun
+        return self._earlier_cpu_seconds + time.process_time() - self._cpu_begun
 
     def carry_out(self) -> dict[str, Any]:
         """Train to the end, from the best checkpoint that fits."""
         every, stop = self._prepared.spec.checkpoint_every, StopRequest()
         if not every:
             return self._train(None, 0, stop)
-        before, there = read_rng_state(), self._folder.checkpoints.list_numbers()
+        checkpoints = self._folder.checkpoints
+        rng_state, numbers = read_rng_state(), checkpoints.list_numbers()
         room = estimate_state_bytes(self._prepared.hyperparameters, self._prepared.context.task)
-        for start in iterate_resume_points(
-            self._folder.checkpoints, self._own, self._add_note, room
-        ):
+        for start in iterate_resume_points(checkpoints, self._identity, self._add_note, room):
             try:
                 return self._train(start, every, stop)
-            # A value of another type or shape shows only where it is used; without the checkpoint
-            # before it, every further attempt at the run would fail in the same way.
             except Exception as error:
+                # A value of another type or shape shows only where it is used; without the
+                # checkpoint before it, every further attempt at the run would fail in the same way.
                 if start is None or isinstance(error, _OTHER_ERRORS):
                     raise
                 reason: object = error
                 if not isinstance(error, ResumeError):
                     is_loaded = self.steps >= start.about["step"]
-                    if not is_loaded or self._folder.checkpoints.list_numbers() != there:
+                    if not is_loaded or checkpoints.list_numbers() != numbers:
                         raise  # it has nothing to do with the checkpoint, or has saved another one
                     reason = f"the training failed soon after it ({summarize_error(error)})"
                 self.close()
                 self._add_note(f"Checkpoint {start.number} cannot be resumed from: {reason}.")
                 self._folder.discard_results()
-                load_rng_state(before)
+                load_rng_state(rng_state)
         raise AssertionError("a start always fits")
 
     def _train(
         self, start: LoadedCheckpoint | None, every: float, stop: StopRequest
     ) -> dict[str, Any]:
-        prepared, folder = self._prepared, self._folder
-        self._is_own = start is None or start.is_own
-        self._earlier = start.about["seconds"] if start else 0.0
-        self._earlier_cpu = start.about.get("cpu_seconds", math.nan) if start else 0.0
-        folder.update_run(resumed_from=start.about["step"] if start else None)
-        keeper = CheckpointManager(
-            folder.checkpoints, self._describe_checkpoint, every, stop, start, self._add_note
-        )
-        self.monitor = monitor = TrainingMonitor(prepared, folder, keeper)
-        begins = start.about["step"] if start else 0
-        self.diagnosis = start_diagnosis(prepared, monitor, folder, begins)
-        self.logging = start_logging(
-            *(prepared.spec.logger, folder, monitor.events, self._add_note),
-            resumes=start is not None,
-        )
-        if self.logging and self.diagnosis:
-            self.diagnosis.engine.signals.on_value = self.logging.log_signal
-        changed = make_replacement(prepared.interventions)
+        monitor, prepared = self._watch_training(start, every, stop), self._prepared
+        changes = make_replacement(prepared.interventions)
         with (
             silence_future_warnings(),
-            changed.apply_replacement(),
+            changes.apply_replacement(),
             watch_libraries(monitor.events),
             stop.defer_stop_signals(),
         ):
@@ -215,14 +200,14 @@ class _RunAttempt:
                 monitor.make_env,
                 monitor,
             )
-        with silence_future_warnings(), changed.apply_replacement():
+        with silence_future_warnings(), changes.apply_replacement():
             # The last evaluation runs with the run's changes of code, like those before it.
             monitor.finish(prepared.native.total_steps)
             learned = monitor.get_stored_policy()
         _check_weights_finite(learned.weights)
         best = monitor.best
         saved = best.policy if best and best.policy else learned
-        folder.save_policy(saved)
+        self._folder.save_policy(saved)
         return {
             "status": "completed",
             "final_score": monitor.evaluator.last_score,
@@ -230,6 +215,28 @@ class _RunAttempt:
             "weights_sha256": hash_weights(saved.weights),
             **({"saved_evaluation": best.evaluation} if best else {}),
         }
+
+    def _watch_training(
+        self, start: LoadedCheckpoint | None, every: float, stop: StopRequest
+    ) -> TrainingMonitor:
+        """Create the monitor of a training, its diagnosis and its logger."""
+        prepared, folder = self._prepared, self._folder
+        self._is_own = start is None or start.is_own
+        self._earlier_seconds = start.about["seconds"] if start else 0.0
+        self._earlier_cpu_seconds = start.about.get("cpu_seconds", math.nan) if start else 0.0
+        folder.update_run(resumed_from=start.about["step"] if start else None)
+        manager = CheckpointManager(
+            folder.checkpoints, self._describe_checkpoint, every, stop, start, self._add_note
+        )
+        self.monitor = monitor = TrainingMonitor(prepared, folder, manager)
+        first_step = start.about["step"] if start else 0
+        self.diagnosis = start_diagnosis(prepared, monitor, folder, first_step)
+        self.logging = start_logging(
+            prepared.spec.logger, folder, monitor.events, self._add_note, resumes=start is not None
+        )
+        if self.logging and self.diagnosis:
+            self.diagnosis.engine.signals.on_value = self.logging.log_signal
+        return monitor
 
     def close(self, failure: str = "") -> None:
         """Write the findings of the diagnosis, and close the logger's files."""
@@ -239,7 +246,7 @@ class _RunAttempt:
 
     def _describe_checkpoint(self) -> dict[str, Any]:
         cost = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
-        return {"identity": self._own, "step": self.steps, "is_own": self._is_own, **cost}
+        return {"identity": self._identity, "step": self.steps, "is_own": self._is_own, **cost}
 
     def _add_note(self, text: str) -> None:
         text = escape_unprintable(text[:_MAX_NOTE_LENGTH])  # may quote an untrusted file
@@ -304,7 +311,7 @@ def _record_end(folder: RunFolder, attempt: _RunAttempt, outcome: dict[str, Any]
             "evaluation_seconds": monitor.evaluator.seconds if monitor else 0.0,
             # NaN fails the comparison; JSON has no NaN.
             "training_cpu_seconds": training_cpu if abs(training_cpu) < 1e10 else None,
-            **({"parts": monitor.parts} if monitor and monitor.parts else {}),
+            **({"parts": monitor.costs} if monitor and monitor.costs else {}),
         },
     )
 

@@ -112,7 +112,7 @@ def stop_launcher_on_signals() -> None:
 
 
 @contextlib.contextmanager
-def block_stop_signals() -> Iterator[None]:
+def ignore_stop_signals() -> Iterator[None]:
     """Ignore the signals of users and batch systems while a final status is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -189,22 +189,19 @@ class StopRequest:
     @contextlib.contextmanager
     def defer_stop_signals(self) -> Iterator[None]:
         """Let signals that would stop the process request a stop first, within the context."""
-        mine = threading.current_thread() is threading.main_thread()
-        heard = [
-            number
-            for number in STOP_SIGNALS
-            if mine and signal.getsignal(number) is _raise_on_signal
-        ]
+        deferred: list[signal.Signals] = []
+        if threading.current_thread() is threading.main_thread():
+            deferred = [n for n in STOP_SIGNALS if signal.getsignal(n) is _raise_on_signal]
         alarm = signal.getsignal(signal.SIGALRM)
-        for number in heard:
+        for number in deferred:
             signal.signal(number, self._handle_signal)
         try:
             yield
         finally:
-            if heard:
+            if deferred:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, alarm)
-            for number in heard:
+            for number in deferred:
                 if signal.getsignal(number) == self._handle_signal:
                     signal.signal(number, _raise_on_signal)
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 
+from parallax.harness.cli.hydra_app import report_outcomes
 from parallax.harness.cli.sweep_composer import SweepLauncher
-
-if TYPE_CHECKING:
-    from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.sweep.sweep import list_sweep, run_sweep
 
 
 class LocalLauncher(SweepLauncher):
@@ -22,11 +21,8 @@ class LocalLauncher(SweepLauncher):
         self.n_jobs = n_jobs
         self.malloc = malloc
 
-    def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
+    def launch_runs(self, specs: Sequence[RunSpec], results_dir: Path) -> None:
         """Run the sweep, or list its runs."""
-        from parallax.harness.cli.hydra_app import report_outcomes
-        from parallax.harness.sweep.sweep import list_sweep, run_sweep
-
         if self.dry_run:
             print(*list_sweep(specs, results_dir, self.n_jobs, self.malloc), sep="\n")
             return

@@ -14,7 +14,7 @@ says, and:
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
@@ -22,10 +22,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from parallax.harness.cli.sweep_composer import SweepLauncher
 from parallax.harness.contract.algorithms import ALGORITHMS
-from parallax.slurm.settings import SlurmSettings
-
-if TYPE_CHECKING:
-    from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
+from parallax.slurm.settings import SlurmSettings, load_settings
 
 
 class SlurmLauncher(SweepLauncher):
@@ -54,9 +53,7 @@ class SlurmLauncher(SweepLauncher):
         Raises:
             SpecError: The profile or a setting is not valid.
         """
-        from parallax.harness.contract.fields import SpecError
-        from parallax.slurm.preflight import read_preflight_options
-        from parallax.slurm.settings import load_settings
+        from parallax.slurm.preflight import read_preflight_options  # imports joblib
 
         if self._dry_run not in (True, False, "full"):
             raise SpecError(
@@ -71,7 +68,7 @@ class SlurmLauncher(SweepLauncher):
         self._settings = load_settings(self._profile, overrides)
         self._preflight = read_preflight_options(*self._preflight_options)
 
-    def launch_runs(self, specs: "Sequence[RunSpec]", results_dir: Path) -> None:
+    def launch_runs(self, specs: Sequence[RunSpec], results_dir: Path) -> None:
         """Queue the sweep."""
         from parallax.slurm.launch import launch_sweep
 

@@ -1,7 +1,7 @@
-"""All combinations of the values on the command line, composed once: by the launcher.
+"""A Hydra sweeper that passes all combinations of values to the launcher without composing them.
 
 Hydra's own sweeper composes every run as a check before the launcher composes it again, which
-takes minutes for a large study; our launchers check every run before they start one.
+takes minutes for a large study. Parallax's launchers check every run before they start one.
 """
 
 import itertools
@@ -84,16 +84,17 @@ class OnceSweeper(Sweeper):
     def _combine_runs(self, arguments: Sequence[str]) -> list[list[str]]:
         """Return the combinations of all parts, without those that an earlier part has."""
         general = self._parse_choices(format_overrides(self._params))
-        asked = self._parse_choices(arguments)
-        if len(asked.get("study", ())) > 1:  # the file of the first one would sweep all of them
+        requested = self._parse_choices(arguments)
+        if len(requested.get("study", ())) > 1:  # the file of the first one would sweep all of them
             raise HydraException("study=... takes one name: each study has a grid of its own.")
         parts = [self._parse_choices(format_overrides(part)) for part in self._parts]
-        left = [part for one in parts if (part := _restrict_part(one, asked)) is not None]
+        restricted = [_restrict_part(part, requested) for part in parts]
+        left = [part for part in restricted if all(part.values())]
         if not left:
-            raise HydraException(_format_missing_values(parts, asked))
-        if missing := _find_unused_values(left, asked):
-            raise HydraException(_format_missing_values(parts, asked | missing))
-        choices = [{**general, **asked, **part}.values() for part in left]
+            raise HydraException(_format_missing_values(parts, requested))
+        if missing := _find_unused_values(left, requested):
+            raise HydraException(_format_missing_values(parts, requested | missing))
+        choices = [{**general, **requested, **part}.values() for part in left]
         _check_size(sum(math.prod(map(len, values)) for values in choices), "The sweep")
         runs: list[list[str]] = []
         for grid in itertools.starmap(itertools.product, choices):
@@ -104,37 +105,38 @@ class OnceSweeper(Sweeper):
     def _parse_choices(self, words: Sequence[str]) -> dict[str, list[str]]:
         assert self.hydra_context is not None
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        return {
-            o.get_key_element(): _expand_override(o) for o in parser.parse_overrides(list(words))
-        }
+        overrides = parser.parse_overrides(list(words))
+        return {override.get_key_element(): _expand_override(override) for override in overrides}
 
 
 ValuesByName = dict[str, list[str]]
 
 
-def _restrict_part(part: ValuesByName, asked: ValuesByName) -> ValuesByName | None:
-    """Return the rest of a part after filtering; None where nothing matches the request."""
-    picked = {
-        name: [value for value in asked[name] if value in values] if name in asked else values
+def _restrict_part(part: ValuesByName, requested: ValuesByName) -> ValuesByName:
+    """Return the values of a part that are requested; all of them of a name that is not."""
+    return {
+        name: [value for value in requested.get(name, values) if value in values]
         for name, values in part.items()
     }
-    return picked if all(picked.values()) else None
 
 
-def _find_unused_values(parts: Sequence[ValuesByName], asked: ValuesByName) -> ValuesByName:
+def _find_unused_values(parts: Sequence[ValuesByName], requested: ValuesByName) -> ValuesByName:
     """Return requested values that no part takes; a part without the name takes all of them."""
-    taken = {name: {v for part in parts for v in part.get(name, asked[name])} for name in asked}
-    unused = {name: [v for v in values if v not in taken[name]] for name, values in asked.items()}
-    return {name: values for name, values in unused.items() if values}
+    unused: ValuesByName = {}
+    for name, values in requested.items():
+        taken = {value for part in parts for value in part.get(name, values)}
+        if left := [value for value in values if value not in taken]:
+            unused[name] = left
+    return unused
 
 
-def _format_missing_values(parts: Sequence[ValuesByName], asked: ValuesByName) -> str:
-    named = sorted({name for part in parts for name in part if name in asked})
+def _format_missing_values(parts: Sequence[ValuesByName], requested: ValuesByName) -> str:
+    named = sorted({name for part in parts for name in part if name in requested})
     known = [
         f"{name}: {_format_values(value for part in parts for value in part.get(name, ()))}"
         for name in named
     ]
-    wanted = [f"{name}={_format_values(asked[name], ',')}" for name in named]
+    wanted = [f"{name}={_format_values(requested[name], ',')}" for name in named]
     return (
         f"No part of the study has {' '.join(wanted)}. Its parts have {'; '.join(known)}. "
         "hydra.sweeper.parts=null drops the parts."
@@ -146,7 +148,7 @@ def _format_values(overrides: Iterable[str], between: str = ", ") -> str:
 
 
 def _expand_override(override: Override) -> list[str]:
-    """Each value of an override as an override of its own."""
+    """Return one override for each value of an override."""
     name = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{name}={override.get_value_element_as_str()}"]

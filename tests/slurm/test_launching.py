@@ -12,7 +12,7 @@ from rich.console import Console
 
 from parallax.harness.contract.fields import RunsFailedError, SpecError
 from parallax.harness.contract.run_spec import spec_to_dict
-from parallax.harness.sweep import sweep
+from parallax.harness.sweep import run_process, sweep
 from parallax.slurm import arrays, launch, preflight, submit
 from parallax.slurm.arrays import JobArray, JobResources, plan_arrays, read_records
 from parallax.slurm.preflight import PreflightOptions
@@ -495,7 +495,7 @@ def test_preflight_process_has_the_interpreter_and_threads_of_its_runs(monkeypat
         preflight.subprocess, "Popen", lambda command, **options: made.append((command, options))
     )
     for name in ("add_project_to_path", "leave_out_folder"):
-        monkeypatch.setattr(preflight, name, lambda given, name=name: given | {"BY": name})
+        monkeypatch.setattr(run_process, name, lambda given, name=name: given | {"BY": name})
     spec = types.SimpleNamespace(python=python, threads=3)
     trial = types.SimpleNamespace(prepared=types.SimpleNamespace(spec=spec))
     worker = preflight._TrialWorker(trial)
@@ -503,7 +503,7 @@ def test_preflight_process_has_the_interpreter_and_threads_of_its_runs(monkeypat
     module = ["-m", "parallax.slurm.preflight_worker"]
     assert command == [python or preflight.sys.executable, *module]
     environment = options.pop("env")
-    threads = dict.fromkeys(preflight.THREAD_VARIABLES, "3")
+    threads = dict.fromkeys(run_process.THREAD_VARIABLES, "3")
     by = "add_project_to_path" if python else "leave_out_folder"
     assert environment.items() >= {"BY": by, **threads}.items()
     pipe = preflight.subprocess.PIPE

@@ -147,8 +147,7 @@ def test_the_submissions_of_all_studies_are_looked_up_once(monkeypatch, tmp_path
     runs, found = states.survey_runs(tmp_path)
     assert found == "queue" and runs == [(folder, "queue") for folder in sorted(folders)]
     assert [record.name for record in queries[0]] == ["a-1", "b-1"] and len(queries) == 1
-    names = [RunState(folder, "lost") for folder in [*folders, tmp_path]]
-    assert states.find_study_folders(names) == [tmp_path / "a", tmp_path / "b"]
+    assert states.find_study_folders([*folders, tmp_path]) == [tmp_path / "a", tmp_path / "b"]
     said = []
     (tmp_path / "c").symlink_to(tmp_path / "a")
     states.survey_runs(tmp_path, said.append)

@@ -19,26 +19,6 @@ from parallax.harness.contract.algorithms.sac import SAC
 from parallax.harness.contract.algorithms.td3 import TD3
 from parallax.harness.contract.packages import find_entry_points
 
-__all__ = [
-    "ALGORITHMS",
-    "BROKEN_ALGORITHMS",
-    "DDPG",
-    "DQN",
-    "PPO",
-    "PROBED_ALGORITHMS",
-    "R2D2",
-    "SAC",
-    "TD3",
-    "ActionKind",
-    "AlgorithmFamily",
-    "Hyperparameters",
-    "OffPolicy",
-    "UpdateSchedule",
-    "collect_algorithms",
-    "describe_owning_algorithms",
-    "field_names",
-]
-
 ENTRY_POINT_GROUP = "parallax.algorithms"
 BUILTIN_ALGORITHMS: Mapping[str, type[Hyperparameters]] = {
     "ppo": PPO,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-TERMINATED, TRUNCATED, BOTH, GOES_ON = "terminated", "truncated", "both", "goes on"
+TERMINATED, TRUNCATED, BOTH = "terminated", "truncated", "both"
 COPY, EPISODE, STEP, WAVE, RECEIVED, DRAW = range(6)
 """Columns of an observation; `RECEIVED` is the last action and `DRAW` a random number."""
 OBSERVATION_SIZE = 6

@@ -356,11 +356,9 @@ class TrainingRecorder(abc.ABC):
 
     def _save_weights(self) -> None:
         # A cycle is over when the next one begins: all frameworks have updated targets by then.
-        if (
-            self._n_cycles in self._script.saved_cycles
-            and self._n_cycles not in self._saved_weights
-        ):
-            self._saved_weights[self._n_cycles] = self._read_weights()
+        cycle = self._n_cycles
+        if cycle in self._script.saved_cycles and cycle not in self._saved_weights:
+            self._saved_weights[cycle] = self._read_weights()
 
     def _end_optimizer_step(self, event: AfterOptimizerStep) -> None:
         if self._steps[-1].before:

@@ -77,11 +77,9 @@ class ScriptedData:
 
     def get_batch_noise(self, steps: int) -> Array:
         """Return the noise of batches of actions after `steps` steps, float[rows, actions]."""
-        return (
-            np.roll(self.batch_noise, -3 * steps, axis=0)
-            if self.rotates_draws
-            else self.batch_noise
-        )
+        if not self.rotates_draws:
+            return self.batch_noise
+        return np.roll(self.batch_noise, -3 * steps, axis=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,9 +207,8 @@ class ScriptedDataEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         world.n_envs += 1
         self._before_step = world.events.make_step_counter()
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        self.action_space: Any = (
-            ScriptedDiscrete(world) if d.n_discrete_actions else ScriptedBox(world)
-        )
+        space = ScriptedDiscrete if d.n_discrete_actions else ScriptedBox
+        self.action_space: Any = space(world)
         self._observation = d.observations[0]
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:

@@ -93,11 +93,8 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
     Normal numbers come from the script. Replay indices are 0, 1, 2, ..., so that a minibatch is
     the first transitions. Each permutation is another rotation.
     """
-    d, turns, choices = (
-        world.scripted_data,
-        RotatingPermutations(world),
-        ScriptedChoiceGenerator(world),
-    )
+    d = world.scripted_data
+    turns, choices = RotatingPermutations(world), ScriptedChoiceGenerator(world)
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         drawn = d.acting_noise[world.row]  # of no dimension where actions are discrete
@@ -136,10 +133,7 @@ def script_numpy_rng(world: ScriptedWorld) -> Iterator[None]:
         "shuffle": shuffle,
     }
     if d.n_discrete_actions:
-        replacements |= {
-            "rand": _make_threshold_spies(world),
-            "random": _make_threshold_spies(world),
-        }
+        replacements |= dict.fromkeys(("rand", "random"), _make_threshold_spies(world))
     originals = {name: getattr(np.random, name) for name in replacements}
     single = random.random
     try:

@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 
 from parallax.harness.cli import hydra_app
 from parallax.harness.cli import train as hydra_errors
-from parallax.harness.cli.hydra_app import _check_recipe
+from parallax.harness.cli.hydra_app import _check_recipe_file
 from parallax.harness.contract import recipes
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
@@ -130,7 +130,7 @@ def test_wrong_value_in_a_recipe_is_named_by_file_and_line(tmp_path, monkeypatch
     file.write_text("\n".join(lines))
     monkeypatch.setattr(recipes, "find_recipe_files", lambda name: {"sbx": file})
     number = lines.index("gamma: null") + 1
-    for check in (load_recipe, _check_recipe):
+    for check in (load_recipe, _check_recipe_file):
         with pytest.raises(SpecError, match=rf"sbx.yaml:{number}: .*gamma=None must be a number"):
             check("td3", "sbx")
 

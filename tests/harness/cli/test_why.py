@@ -76,7 +76,7 @@ def test_runs_that_are_missing_are_trained_and_too_few_are_planned():
 
 
 def test_settings_that_no_option_names_are_those_of_the_study():
-    loaded = why._load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
+    loaded = why.load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
     options = argparse.Namespace(env=None, hps=None, alignment="exact")
     why.take_settings_of_study(options, loaded, ("sb3", "torchrl"), "ppo")
     assert (options.env, options.hps) == ("InvertedPendulum-v4", "original")
@@ -99,7 +99,7 @@ def test_a_recipe_that_only_the_runs_have_is_read_from_them(tmp_path):
 
 
 def test_next_commands_train_as_long_as_the_study():
-    loaded = why._load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
+    loaded = why.load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
     setting = ("ppo", "InvertedPendulum-v4", "original")
     words = why._repeat_settings(loaded, (*setting, "exact"))
     assert words == " steps=61440 eval_every=5120 eval_episodes=50"

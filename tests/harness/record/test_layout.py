@@ -17,7 +17,7 @@ from parallax.harness.record.layout import (
     find_study_folder,
     format_task_name,
     parse_run_path,
-    parse_seed,
+    parse_seed_folder,
 )
 from parallax.slurm.states import survey_runs
 
@@ -105,7 +105,7 @@ def test_short_path_lacks_its_first_parts():
 
 def test_seeds_are_whole_numbers_of_at_most_20_digits():
     names = ["seed=0", "seed=" + "9" * 20, "seed=" + "9" * 21, "seed=-1", "seed=", "aseed=1"]
-    assert [parse_seed(name) for name in names] == [0, 10**20 - 1, None, None, None, None]
+    assert [parse_seed_folder(name) for name in names] == [0, 10**20 - 1, None, None, None, None]
 
 
 def test_studies_and_results_are_found_above_a_run(tmp_path):

@@ -29,6 +29,7 @@ from parallax.harness.record.completeness import (
     why_unfinished,
 )
 from parallax.harness.record.files import UnusableError
+from parallax.harness.record.folder import CheckpointExtras
 from parallax.harness.record.layout import FoundRunFolders, RunPath
 from parallax.harness.record.lock_owner import LockOwner
 from parallax.harness.record.npz_files import RunEvaluations
@@ -212,7 +213,7 @@ def test_checkpoints_have_the_state_of_each_part_that_they_know():
         def load_state(self, state):
             self.value = state
 
-    extras, first, second = trace.CheckpointExtras(), Part(1), Part(2)
+    extras, first, second = CheckpointExtras(), Part(1), Part(2)
     extras.add("first", Part(0))
     extras.add("first", first)
     extras.add("second", second)
@@ -701,8 +702,8 @@ def test_a_file_that_cannot_be_moved_into_place_is_closed(tmp_path):
 
 def test_heartbeats_state_the_step_a_run_resumed_from():
     beat = lock.Heartbeat(7, 1.0, 2.0, 1000, 2)
-    assert beat.describe_resumption == "resumed from step 1,000, 2 times so far"
-    assert lock.Heartbeat(7, 1.0, 2.0).describe_resumption == ""
+    assert beat.resumption == "resumed from step 1,000, 2 times so far"
+    assert lock.Heartbeat(7, 1.0, 2.0).resumption == ""
 
 
 def test_a_lock_that_cannot_be_read_has_an_unknown_owner(tmp_path, monkeypatch):

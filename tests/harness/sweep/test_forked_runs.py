@@ -18,7 +18,7 @@ from parallax.harness.record.checkpoints import find_last_checkpoint
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import forked_process as module
 from parallax.harness.sweep.forked_process import ForkServerPool
-from parallax.harness.sweep.run_process import RunProcess, _lifeline
+from parallax.harness.sweep.run_process import RunProcess, _get_lifeline
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.train.prepare import prepare_run
 from parallax.harness.train.stop_signals import STOP_SIGNALS
@@ -174,9 +174,9 @@ def test_wrong_setting_of_a_single_run_leaves_no_server(testbed):
 
 
 def test_runs_of_a_job_react_to_signals_of_the_job_only(monkeypatch):
-    assert _lifeline() is not None
+    assert _get_lifeline() is not None
     monkeypatch.setenv("PARALLAX_JOB", "7_1")
-    assert _lifeline() is None
+    assert _get_lifeline() is None
 
 
 def test_unknown_end_of_a_process_is_reported(sweep, testbed):

@@ -134,7 +134,7 @@ def make_display(monkeypatch, runs=2, beats=(), jobs=1):
 
 
 def make_beat(step, resumed_from=None):
-    return types.SimpleNamespace(step=step, resumed_from=resumed_from, describe_resumption="")
+    return types.SimpleNamespace(step=step, resumed_from=resumed_from, resumption="")
 
 
 def show(display):

@@ -190,7 +190,7 @@ def popen(monkeypatch):
 def test_a_run_is_started_in_its_own_session_with_its_log(
     tmp_path, monkeypatch, popen, python, lifeline
 ):
-    monkeypatch.setattr(run_process, "_lifeline", lambda: lifeline)
+    monkeypatch.setattr(run_process, "_get_lifeline", lambda: lifeline)
     spec, folder = support.spec(threads=3, python=python), tmp_path / "run"
     folder.mkdir()
     process = RunProcess(spec, folder, variables={"A": "1", "OMP_NUM_THREADS": "9"})
@@ -216,7 +216,7 @@ def test_a_run_is_started_in_its_own_session_with_its_log(
 
 
 def test_a_run_is_forked_where_a_server_can(tmp_path, monkeypatch, popen):
-    monkeypatch.setattr(run_process, "_lifeline", lambda: 9)
+    monkeypatch.setattr(run_process, "_get_lifeline", lambda: 9)
     given, answers = [], ["forked", None]
 
     def start(spec, environment, arguments, log, lifeline):
@@ -244,9 +244,9 @@ def test_process_has_one_parent_pipe_and_none_in_a_job(monkeypatch):
     monkeypatch.setattr(run_process.os, "getpid", lambda: next(ids))
     pipes = iter([(11, 12), (13, 14)])
     monkeypatch.setattr(run_process.os, "pipe", lambda: next(pipes))
-    assert [run_process._lifeline() for _ in range(3)] == [11, 11, 13]
+    assert [run_process._get_lifeline() for _ in range(3)] == [11, 11, 13]
     batch.from_environment = lambda: "job"
-    assert run_process._lifeline() is None
+    assert run_process._get_lifeline() is None
 
 
 CHANGES = {"status": "failed", "failure": "it broke"}

@@ -10,7 +10,7 @@ from parallax.envs.tasks import Task, load_task
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.train import limits
-from parallax.harness.train.limits import ANY, Machine, check_episodes, check_limits
+from parallax.harness.train.limits import UNKNOWN_MACHINE, Machine, check_episodes, check_limits
 from parallax.harness.train.prepare import prepare_run
 
 SMALL = Machine(4, 2**33, "this machine")
@@ -86,14 +86,14 @@ def test_updates_that_no_record_can_count_are_refused(name):
     with pytest.raises(
         SpecError, match=rf"^hyperparameters\.{name}=9007199254740992 is too large: it means"
     ):
-        check_limits(spec, TASK, ANY)
+        check_limits(spec, TASK, UNKNOWN_MACHINE)
 
 
 def test_a_node_that_is_not_known_yet_may_be_large():
     spec = support.spec(threads=128, n_envs=50_000, steps=10**6)
-    check_limits(spec, TASK, ANY)
+    check_limits(spec, TASK, UNKNOWN_MACHINE)
     with pytest.raises(SpecError, match="a node has 1024 cores"):
-        check_limits(support.spec(threads=5000), TASK, ANY)
+        check_limits(support.spec(threads=5000), TASK, UNKNOWN_MACHINE)
 
 
 def test_bounds_are_checked_before_anything_is_created(monkeypatch):
@@ -205,7 +205,7 @@ def test_layers_that_fit_exactly_are_allowed():
     ],
 )
 def test_sizes_are_written_for_people(count, text):
-    assert limits._size(count) == text
+    assert limits._format_bytes(count) == text
 
 
 @pytest.mark.parametrize(

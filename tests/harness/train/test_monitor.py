@@ -158,7 +158,7 @@ def test_a_policy_has_its_weights_and_the_statistics_of_observations():
     assert stored.weights["w"].tolist() == [1.0, 1.0] and stored != StoredPolicy(stored.weights)
     monitor.add_costs({"sampler": {"wait": 1.0}})
     monitor.add_costs({"learner": {"wait": 2.0}, "sampler": {"wait": 3.0}})
-    assert monitor.parts == {"sampler": {"wait": 3.0}, "learner": {"wait": 2.0}}
+    assert monitor.costs == {"sampler": {"wait": 3.0}, "learner": {"wait": 2.0}}
 
 
 def test_training_beyond_the_scheduled_steps_ends():

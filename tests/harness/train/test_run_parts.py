@@ -67,10 +67,11 @@ def resumed(attempt, monkeypatch):
     """An attempt 5 s after its start, 2 s of all cores, at a run that took 10 s and 7 s before."""
     read = {"monotonic": lambda: 105.0, "process_time": lambda: 52.0, "time": lambda: 2000.0}
     monkeypatch.setattr(run, "time", types.SimpleNamespace(**read))
-    attempt._begun, attempt._cpu_begun, attempt._earlier, attempt._earlier_cpu = 100, 50, 10, 7
-    attempt.started, attempt._own, attempt.notes = 1900.0, {"python": "3"}, ["a note"]
+    attempt._begun, attempt._cpu_begun, attempt._earlier_seconds = 100, 50, 10
+    attempt._earlier_cpu_seconds = 7
+    attempt.started, attempt._identity, attempt.notes = 1900.0, {"python": "3"}, ["a note"]
     evaluator = types.SimpleNamespace(seconds=3.0, cpu_seconds=1.5)
-    attempt.monitor = types.SimpleNamespace(evaluator=evaluator, parts={}, steps=450)
+    attempt.monitor = types.SimpleNamespace(evaluator=evaluator, costs={}, steps=450)
     return attempt
 
 
@@ -79,10 +80,10 @@ def test_times_and_steps_of_all_attempts_are_recorded(resumed):
     state |= {"seconds": 15.0, "cpu_seconds": 9.0}
     assert resumed._describe_checkpoint() == state
     timings = {"started": 1900.0, "ended": 2000.0, "seconds": 15.0, "evaluation_seconds": 3.0}
-    for parts, cpu, recorded in (({}, 7, 7.5), ({"sampler": {"wait": 1.0}}, np.nan, None)):
-        folder, resumed.monitor.parts, resumed._earlier_cpu = Folder(), parts, cpu
+    for costs, cpu, recorded in (({}, 7, 7.5), ({"sampler": {"wait": 1.0}}, np.nan, None)):
+        folder, resumed.monitor.costs, resumed._earlier_cpu_seconds = Folder(), costs, cpu
         _record_end(folder, resumed, {"status": "completed", "final_score": 2.0})
-        more = {"parts": parts} if parts else {}
+        more = {"parts": costs} if costs else {}
         assert folder.content == {
             **{"status": "completed", "final_score": 2.0, "resume_notes": ["a note"]},
             "steps": {"requested": 600, "taken": 450},
@@ -212,8 +213,9 @@ def test_a_training_is_resumed_finished_and_its_policy_saved(attempt, monkeypatc
     # What a refused checkpoint changes must not be in the settings of the next attempt.
     assert made["trained"][1].settings is not native.settings
     assert attempt._folder.content["resumed_from"] == (300 if start else None)
-    assert attempt._earlier == (5.0 if start else 0.0)
-    assert np.isnan(attempt._earlier_cpu) if start else attempt._earlier_cpu == 0.0
+    assert attempt._earlier_seconds == (5.0 if start else 0.0)
+    cpu = attempt._earlier_cpu_seconds
+    assert np.isnan(cpu) if start else cpu == 0.0
 
 
 def test_facts_of_a_users_task_need_the_module_that_registers_it(tmp_path, monkeypatch):

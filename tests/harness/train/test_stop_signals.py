@@ -14,8 +14,8 @@ from parallax.harness.train.stop_signals import (
     STOP_SIGNALS,
     SWEEP_FAILED_SIGNAL,
     RunInterrupt,
-    block_stop_signals,
     hold_stop_signals,
+    ignore_stop_signals,
     stop_launcher_on_signals,
     stop_on_signals,
 )
@@ -47,7 +47,7 @@ def test_every_stop_signal_interrupts_the_training():
 
 def test_a_status_is_written_without_interruption():
     stop_on_signals()
-    with block_stop_signals():
+    with ignore_stop_signals():
         for number in STOP_SIGNALS:
             signal.raise_signal(number)
     with pytest.raises(RunInterrupt):
@@ -58,7 +58,7 @@ def test_another_thread_blocks_no_signals():
     seen = []
 
     def read_handler():
-        with block_stop_signals():
+        with ignore_stop_signals():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     stop_on_signals()
