@@ -21,11 +21,11 @@ from parallax.analysis.stats.intervals import INTERVAL_METHODS
 from parallax.analysis.stats.learning_curves import ENDPOINT_FORMS, FINAL, Endpoint
 from parallax.analysis.verdicts.options import FAMILIES, MARGINS, VerdictOptions
 from parallax.harness.record.files import UnusableError, escape_unprintable, parse_jobs, parse_seed
-from parallax.harness.record.files import print_lines as print_lines
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-_MAX_CONSOLE_WIDTH, MAX_IMPLEMENTATIONS = 100, 100  # columns, frameworks and scripts in a study
-_MOST_REASONS = 5
+_MAX_CONSOLE_WIDTH = 100  # columns
+MAX_IMPLEMENTATIONS = 100  # frameworks and scripts in a study
+_MAX_REASONS = 5
 RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
 T = TypeVar("T")
 
@@ -64,11 +64,12 @@ def check_replaced_runs(path: Path, found: RunCollection) -> None:
             of packed runs.
     """
     try:
-        there = read_results(path) if path.exists() else found
+        existing = read_results(path) if path.exists() else found
     except CommandError as error:
         raise CommandError(f"{error} Name another file, or delete this one.") from error
-    complete, known = {run.id for run in found.runs}, {item.id for item in found.folders}
-    if lost := {run.id for run in there.runs} - complete | {r.id for r in there.excluded} - known:
+    lost = {run.id for run in existing.runs} - {run.id for run in found.runs}
+    lost |= {item.id for item in existing.excluded} - {item.id for item in found.folders}
+    if lost:
         raise CommandError(
             f"{path} has {len(lost)} runs that would be lost: name another file, or delete it."
         )
@@ -102,15 +103,16 @@ def load_results(results: Path, *, prints_conflicts: bool = False) -> LoadedRuns
         CommandError: There is no such folder or file, no runs in it, or too many to compare.
     """
     loaded = combine_runs(read_results(results))
-    named = {(item.id.cell.study, item.id.framework) for item in loaded.folders}
-    ((study, count),) = collections.Counter(study for study, _ in named).most_common(1)
+    implementations = {(item.id.cell.study, item.id.framework) for item in loaded.folders}
+    ((study, count),) = collections.Counter(study for study, _ in implementations).most_common(1)
     if count > MAX_IMPLEMENTATIONS:  # each is compared with each
         raise CommandError(
             f"{results}: study {escape_unprintable(study)} has {count:,} implementations, and "
             f"{MAX_IMPLEMENTATIONS} are allowed: name a folder with fewer."
         )
-    for text in loaded.conflicts if prints_conflicts else ():
-        print(f"{results}: {text}.", file=sys.stderr)
+    if prints_conflicts:
+        for text in loaded.conflicts:
+            print(f"{results}: {text}.", file=sys.stderr)
     return loaded
 
 
@@ -119,11 +121,11 @@ def format_unused(loaded: LoadedRuns) -> list[str]:
     reasons = collections.Counter(item.reason for item in loaded.excluded)
     lines = [
         f"Not used: {count} of {loaded.requested} runs: {reason}"
-        for reason, count in reasons.most_common(_MOST_REASONS)
+        for reason, count in reasons.most_common(_MAX_REASONS)
     ]
-    if len(reasons) > _MOST_REASONS:
+    if len(reasons) > _MAX_REASONS:
         lines.append(
-            f"Not used for {len(reasons) - _MOST_REASONS} more reasons: parallax compare "
+            f"Not used for {len(reasons) - _MAX_REASONS} more reasons: parallax compare "
             f"{loaded.root} lists every run."
         )
     return lines
@@ -143,8 +145,11 @@ def choose_output_folder(options: argparse.Namespace) -> Path:
         CommandError: The default folder, or a folder in it, is a link. A folder from someone else
             could lead to any place this way.
     """
-    folder: Path = options.output or get_analysis_folder(options.results)
-    for place in () if options.output else (folder, *folder.glob("*")):
+    output: Path | None = options.output
+    if output is not None:
+        return output
+    folder = get_analysis_folder(options.results)
+    for place in (folder, *folder.glob("*")):
         if place.is_symlink() and place.is_dir():
             raise CommandError(f"{place} is a link: name a folder with --output.")
     return folder
@@ -215,102 +220,66 @@ def add_verdict_arguments(
     add_endpoint_argument(add)
     if has_intervals:
         add_interval_argument(add)
-    add(
-        "--alpha",
-        type=float,
-        metavar="P",
-        default=default.alpha,
-        help="significance level of all tests; example: --alpha 0.01 (default: %(default)s)",
+    text = "significance level of all tests; example: --alpha 0.01 (default: %(default)s)"
+    add("--alpha", type=float, metavar="P", default=default.alpha, help=text)
+    text = (
+        "equivalence margin, as a share of the gap between the scores of random actions and of "
+        "the publication; example: --margin 0.05 (default: %(default)s)"
     )
-    add(
-        "--margin",
-        type=float,
-        metavar="SHARE",
-        default=default.margin_share,
-        help="equivalence margin, as a share of the gap between the scores of random actions and "
-        "of the publication; example: --margin 0.05 (default: %(default)s)",
+    add("--margin", type=float, metavar="SHARE", default=default.margin_share, help=text)
+    text = (
+        "--margin is a share of: scale, the gap between random actions and the published score; "
+        "score, the published score; example: --margin-of score (default: %(default)s)"
     )
-    add(
-        "--margin-of",
-        choices=MARGINS,
-        default=default.margin_of,
-        help="--margin is a share of: scale, the gap between random actions and the published "
-        "score; score, the published score; example: --margin-of score (default: %(default)s)",
+    add("--margin-of", choices=MARGINS, default=default.margin_of, help=text)
+    text = (
+        "a run counts as failed if it ends below this share of the gap between random actions and "
+        "the published score; example: --failed-below 0.1 (default: %(default)s)"
     )
-    add(
-        "--failed-below",
-        type=float,
-        metavar="SHARE",
-        default=default.failed_share,
-        help="a run counts as failed if it ends below this share of the gap between random actions "
-        "and the published score; example: --failed-below 0.1 (default: %(default)s)",
+    add("--failed-below", type=float, metavar="SHARE", default=default.failed_share, help=text)
+    text = (
+        "lowest and highest final score of a task without published scores; may be repeated; "
+        "example: --range Pendulum-v1=-1600:0"
     )
-    add(
-        "--range",
-        action="append",
-        default=[],
-        metavar="TASK=LOW:HIGH",
-        help="lowest and highest final score of a task without published scores; may be repeated; "
-        "example: --range Pendulum-v1=-1600:0",
+    add("--range", action="append", default=[], metavar="TASK=LOW:HIGH", help=text)
+    text = (
+        "pairs that share one Holm correction. algorithm: all pairs of an algorithm in a study; "
+        "setting: pairs of one task, algorithm and recipe; all: every pair; example: --family "
+        "setting (default: %(default)s)"
     )
-    add(
-        "--family",
-        choices=FAMILIES,
-        default=default.family,
-        help="pairs that share one Holm correction. algorithm: all pairs of an algorithm in a "
-        "study; setting: pairs of one task, algorithm and recipe; all: every pair; example: "
-        "--family setting (default: %(default)s)",
+    add("--family", choices=FAMILIES, default=default.family, help=text)
+    text = "power that planned seeds must reach; example: --power 0.9 (default: %(default)s)"
+    add("--power", type=float, metavar="P", default=default.power, help=text)
+    text = (
+        "random seed of bootstraps and permutations; example: --rng-seed 1 (default: %(default)s)"
     )
-    add(
-        "--power",
-        type=float,
-        metavar="P",
-        default=default.power,
-        help="power that planned seeds must reach; example: --power 0.9 (default: %(default)s)",
-    )
-    add(
-        "--rng-seed",
-        type=parse_seed,
-        metavar="N",
-        default=default.seed,
-        help="random seed of bootstraps and permutations; example: --rng-seed 1 "
-        "(default: %(default)s)",
-    )
+    add("--rng-seed", type=parse_seed, metavar="N", default=default.seed, help=text)
 
 
 def add_endpoint_argument(add: Callable[..., Any]) -> None:
     """Declare `--endpoint` by the `add_argument` of a parser or group."""
-    add(
-        "--endpoint",
-        metavar="NAME",
-        default="",
-        help="score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
+    text = (
+        "score of a run: final, last-K (mean of the last K evaluations), auc (area under the "
         "learning curve) or steps-P (steps until P%% of the gap to the published score is closed); "
-        "example: --endpoint last-3 (default: the study's configured endpoint)",
+        "example: --endpoint last-3 (default: the study's configured endpoint)"
     )
+    add("--endpoint", metavar="NAME", default="", help=text)
 
 
 def add_interval_argument(add: Callable[..., Any]) -> None:
     """Declare `--interval` by the `add_argument` of a parser or group."""
-    add(
-        "--interval",
-        choices=INTERVAL_METHODS,
-        default="t",
-        help="method of the 95%% intervals. t: Student's t; thesis: 1.96 standard errors, as in "
-        "the thesis; bootstrap: percentile bootstrap; bca: bias-corrected and accelerated "
-        "bootstrap (default: %(default)s)",
+    text = (
+        "method of the 95%% intervals. t: Student's t; thesis: 1.96 standard errors, as in the "
+        "thesis; bootstrap: percentile bootstrap; bca: bias-corrected and accelerated bootstrap "
+        "(default: %(default)s)"
     )
+    add("--interval", choices=INTERVAL_METHODS, default="t", help=text)
 
 
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     """Declare `--jobs`."""
-    parser.add_argument(
-        "--jobs",
-        type=parse_jobs,
-        default=-1,
-        metavar="N",
-        help="number of figures drawn in parallel (default: number of cores)",
-    )
+    text = "number of figures drawn in parallel (default: number of cores)"
+    parser.add_argument("--jobs", type=parse_jobs, default=-1, metavar="N", help=text)
 
 
 def make_options(arguments: argparse.Namespace) -> VerdictOptions:
@@ -364,14 +333,13 @@ def _parse_range(text: str) -> tuple[str, float, float]:
         CommandError: It is not TASK=LOW:HIGH.
     """
     env, _, ends = text.partition("=")
-    low, _, high = ends.partition(":")
     try:
-        found = float(low), float(high)
-    except ValueError:
-        found = math.nan, math.nan
-    if not env or not (math.isfinite(found[0]) and found[0] < found[1] < math.inf):
+        low, high = map(float, ends.split(":"))
+    except ValueError:  # not two numbers
+        low = high = math.nan
+    if not env or not -math.inf < low < high < math.inf:
         raise CommandError(
             f"--range={text}: give a task, its lowest and its highest score, such as "
             "--range Pendulum-v1=-1600:0."
         )
-    return env, *found
+    return env, low, high

@@ -18,6 +18,7 @@ from parallax.analysis.report.document import (
     Block,
     Document,
     Grid,
+    Inline,
     Listing,
     ReportSection,
     Strong,
@@ -30,10 +31,10 @@ from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import print_lines, write_text
 
-# Resampling starts from the same seed each time, so that the same runs give the same files.
-_BOOTSTRAP_SEED, MAX_PANELS = 0, 64  # the latter of settings in the picture
+_BOOTSTRAP_SEED = 0  # always the same, so that the same runs give the same files
+MAX_PANELS = 64  # settings in the picture
 _MIN_COLUMN_WIDTH = 10  # characters
 
 
@@ -56,10 +57,12 @@ def run(options: argparse.Namespace) -> int:
     output = common.choose_output_folder(options)
     rng = np.random.default_rng(_BOOTSTRAP_SEED)
     groups = group_runs(loaded, settled)
-    treated = count_failed_as_bottom(groups, settled)
-    comparisons = comparison.compare_frameworks(groups, treated, settled, options.interval, rng)
+    with_failed_runs = count_failed_as_bottom(groups, settled)
+    comparisons = comparison.compare_frameworks(
+        groups, with_failed_runs, settled, options.interval, rng
+    )
     notes = comparison.make_notes(loaded, comparisons, settled, options.interval)
-    panels = make_panels(loaded, options.interval, rng, treated)
+    panels = make_panels(loaded, options.interval, rng, with_failed_runs)
     document = comparison.make_comparison_document(loaded, comparisons, notes)
     with common.open_output_folder(output):
         lines = _write_tables(
@@ -68,9 +71,10 @@ def run(options: argparse.Namespace) -> int:
         lines += _draw_learning_curves(output, panels, options.interval)
     console = common.make_console()
     print_document(console, document)
-    if command := comparison.format_why_command(groups, options.results):
+    command = comparison.format_why_command(groups, options.results)
+    if command:
         lines.append(f"Next:    {command}")
-    common.print_lines(lines)  # names of folders may hold control characters
+    print_lines(lines)  # names of folders may hold control characters
     return 0
 
 
@@ -117,12 +121,13 @@ def words_to_text(words: Words) -> str:
     """Return text without markup and control characters."""
     if isinstance(words, str):
         return str(escape_controls(words))
-    return "".join(
-        words_to_text(
-            part if isinstance(part, str) else part.words if isinstance(part, Strong) else part.text
-        )
-        for part in words
-    )
+    return "".join(map(_inline_to_text, words))
+
+
+def _inline_to_text(part: Inline) -> str:
+    if isinstance(part, Strong):
+        return words_to_text(part.words)
+    return words_to_text(part if isinstance(part, str) else part.text)
 
 
 def _make_table(grid: Grid, title: Text, width: int) -> RichTable:

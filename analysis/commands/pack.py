@@ -13,12 +13,12 @@ from parallax.analysis.commands.common import (
     CommandError,
     check_replaced_runs,
     open_output_folder,
-    print_lines,
     read_results,
 )
 from parallax.analysis.data.packed import read_record_text, state_all_settings, write_packed
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, RunCollection
 from parallax.analysis.labels import get_label
+from parallax.harness.record.files import print_lines
 from parallax.harness.record.layout import PACKED_SUFFIX
 
 _MAX_NAMED_RUNS = 3  # of the runs that are in both

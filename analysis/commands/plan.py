@@ -18,17 +18,16 @@ from parallax.analysis.plan.planning import SeedNeed
 from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
 from parallax.analysis.report.sections.consistency import make_sequential_table
 from parallax.analysis.report.tables import table_to_csv
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
+from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.study import judge_runs
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import print_lines, write_text
 from parallax.harness.record.layout import RunPath, find_results_dir, format_task_name
 
 PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
-
 
 # Fields that the command sets itself; all other fields of a run's spec are passed on unchanged.
 _EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
@@ -49,35 +48,22 @@ _UNQUOTED_VALUE = re.compile(r"[\w./-]+")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
     common.add_folder_arguments(parser)
-    parser.add_argument(
-        "--max-seeds",
-        type=int,
-        default=30,
-        metavar="N",
-        help="largest number of seeds per framework (default: %(default)s)",
+    text = "largest number of seeds per framework (default: %(default)s)"
+    parser.add_argument("--max-seeds", type=int, default=30, metavar="N", help=text)
+    text = "seeds added at a time (default: %(default)s)"
+    parser.add_argument("--batch", type=int, default=5, metavar="N", help=text)
+    text = (
+        "test after every batch, with error rates corrected for the repeated tests; all checks of "
+        "a study need the same --batch and --max-seeds"
     )
-    parser.add_argument(
-        "--batch",
-        type=int,
-        default=5,
-        metavar="N",
-        help="seeds added at a time (default: %(default)s)",
+    parser.add_argument("--sequential", action="store_true", help=text)
+    text = (
+        "plan for verdicts over all tasks of an algorithm together, which need fewer seeds per "
+        "task than verdicts on single tasks"
     )
-    parser.add_argument(
-        "--sequential",
-        action="store_true",
-        help="test after every batch, with error rates corrected for the repeated tests; all "
-        "checks of a study need the same --batch and --max-seeds",
-    )
-    parser.add_argument(
-        "--suite",
-        action="store_true",
-        help="plan for verdicts over all tasks of an algorithm together, which need fewer seeds "
-        "per task than verdicts on single tasks",
-    )
-    parser.add_argument(
-        "--replace-failed", action="store_true", help="also plan new seeds for failed runs"
-    )
+    parser.add_argument("--suite", action="store_true", help=text)
+    text = "also plan new seeds for failed runs"
+    parser.add_argument("--replace-failed", action="store_true", help=text)
     common.add_verdict_arguments(parser)
 
 
@@ -91,9 +77,15 @@ def run(options: argparse.Namespace) -> int:
     if options.batch < 1 or options.max_seeds < 2:
         given = f"--batch={options.batch} and --max-seeds={options.max_seeds}"
         raise common.CommandError(f"{given}: give at least 1 and 2.")
+    if options.suite and options.sequential:
+        raise common.CommandError("--suite and --sequential: give one of them.")
     loaded = common.load_results(options.results)
     output = common.choose_output_folder(options) / PLAN_SCRIPT
-    plan, lines = _make_plan(loaded, chosen, options, output.with_name(SEQUENTIAL_TABLE))
+    if options.sequential:
+        table = output.with_name(SEQUENTIAL_TABLE)
+        plan, lines = _plan_next_check(loaded, chosen, options, table)
+    else:
+        plan, lines = _plan_by_power(loaded, chosen, options)
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
         conflicts = "".join(f" {text}." for text in loaded.conflicts)
         raise common.CommandError(
@@ -111,52 +103,53 @@ def run(options: argparse.Namespace) -> int:
         write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
-    common.print_lines(lines)
+    print_lines(lines)
     return 0
 
 
-def _make_plan(
+def _plan_by_power(
+    loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace
+) -> tuple[planning.SeedPlan, list[str]]:
+    """Plan the seeds that pairs need for the requested power, and describe the power."""
+    verdicts = judge_runs(loaded, options)
+    options = verdicts.options
+    needs = estimate_suite_needs(verdicts.groups, verdicts.suites, options)
+    lines = [
+        f"Score: {options.chosen_endpoint.description} ({options.endpoint_source})",
+        f"Seeds for {options.power:.0%} power at the level that Holm's correction requires of "
+        "the next p-value. Few seeds measure means and deviations roughly, so that the need is "
+        "a range: four cases of five lie within it",
+        *format_suite_needs(needs, options),
+    ]
+    if not given.suite:
+        sizes = given.max_seeds, given.batch, given.replace_failed
+        plan = planning.plan_seeds(verdicts.consistency, loaded, *sizes, options, verdicts.rankings)
+        return plan, lines
+    if not needs:
+        raise common.CommandError(
+            f"--suite: {given.results} has no algorithm with two runs of two frameworks on each "
+            "of two tasks of which a scale is known. Leave --suite out, or give "
+            "--range ENV=LOW:HIGH."
+        )
+    return planning.plan_suite_seeds(needs, loaded, given.max_seeds, given.replace_failed), lines
+
+
+def _plan_next_check(
     loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace, table: Path
 ) -> tuple[planning.SeedPlan, list[str]]:
-    if given.suite and given.sequential:
-        raise common.CommandError("--suite and --sequential: give one of them.")
-    if not given.sequential:
-        verdicts = judge_runs(loaded, options)
-        options = verdicts.options
-        needs = estimate_suite_needs(verdicts.groups, verdicts.suites, options)
-        lines = [
-            f"Score: {options.chosen_endpoint.description} ({options.endpoint_source})",
-            f"Seeds for {options.power:.0%} power at the level that Holm's correction requires of "
-            "the next p-value. Few seeds measure means and deviations roughly, so that the need is "
-            "a range: four cases of five lie within it",
-            *format_suite_needs(needs, options),
-        ]
-        if given.suite:
-            if not needs:
-                raise common.CommandError(
-                    f"--suite: {given.results} has no algorithm with two runs of two frameworks on "
-                    "each of two tasks of which a scale is known. Leave --suite out, or give "
-                    "--range ENV=LOW:HIGH."
-                )
-            return planning.plan_suite_seeds(
-                needs, loaded, given.max_seeds, given.replace_failed
-            ), lines
-        sizes = given.max_seeds, given.batch, given.replace_failed
-        return planning.plan_seeds(
-            verdicts.consistency, loaded, *sizes, options, verdicts.rankings
-        ), lines
+    """Judge pairs by the sequential test, write their table, and plan the next check."""
     try:
-        looks = SequentialSchedule(given.batch, given.max_seeds)
+        schedule = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
         raise common.CommandError(str(error)) from error
     options = settle_options(loaded, options)
-    found = judge_sequentially(group_runs(loaded, options), options, looks)
+    found = judge_sequentially(group_runs(loaded, options), options, schedule)
     with common.open_output_folder(table.parent):
         write_text(table, table_to_csv(make_sequential_table(found)))
     words = collections.Counter(item.verdict for item in found)
     lines = [
-        f"Looks after every {looks.batch} seeds, {looks.max_seeds} at most: {words[DIFFERENT]} "
-        f"different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
+        f"Checks after every {schedule.batch} seeds, {schedule.max_seeds} at most: "
+        f"{words[DIFFERENT]} different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
         f"Table: {table}",
     ]
     return planning.plan_next_check(found, loaded, given.replace_failed), lines
@@ -252,8 +245,9 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
         name: spec[name] for name in spec if name not in _EXCLUDED_FIELDS | _HYPERPARAMETER_FIELDS
     }
     replay = dict(values.pop("replay", {"name": "uniform"}))
-    if (way := replay.pop("name")) != "uniform":
-        values |= {"replay": way} | {f"replay.{name}": replay[name] for name in replay}
+    strategy = replay.pop("name")
+    if strategy != "uniform":
+        values |= {"replay": strategy} | {f"replay.{name}": replay[name] for name in replay}
     values |= {
         f"hyperparameters.{name}": spec["hyperparameters"][name] for name in spec["overridden"]
     }

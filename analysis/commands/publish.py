@@ -55,7 +55,7 @@ from parallax.analysis.verdicts.level_checks import (
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
 from parallax.analysis.verdicts.variance_components import CrossedDesign, judge_crossed_designs
-from parallax.harness.record.files import UnusableError, write_text
+from parallax.harness.record.files import UnusableError, print_lines, write_text
 from parallax.harness.record.layout import PACKED_SUFFIX
 
 DPI = 150
@@ -73,58 +73,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="folder for page, tables and figures")
     text = "heading of the page (default: The study NAME)"
     parser.add_argument("--title", metavar="TEXT", help=text)
-    parser.add_argument(
-        "--note",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="first note for readers, below the heading; further notes follow the answer",
+    text = "first note for readers, below the heading; further notes follow the answer"
+    parser.add_argument("--note", action="append", default=[], metavar="TEXT", help=text)
+    text = (
+        "file with the grid of the study, such as harness/conf/study/short_runs.yaml; the page "
+        "lists which of its runs exist"
+    )
+    parser.add_argument("--grid", type=Path, metavar="FILE", help=text)
+    text = f"also write a section into this file, between {SECTION_BEGIN} and {SECTION_END}"
+    parser.add_argument("--readme", type=Path, metavar="FILE", help=text)
+    text = (
+        "packed runs with and without interventions; the page reports the effect of each change "
+        "and the share of a gap that it explains; may be repeated"
     )
     parser.add_argument(
-        "--grid",
-        type=Path,
-        metavar="FILE",
-        help="file with the grid of the study, such as harness/conf/study/short_runs.yaml; the "
-        "page lists which of its runs exist",
+        "--ablation", type=Path, action="append", default=[], metavar="FILE", help=text
     )
-    parser.add_argument(
-        "--readme",
-        type=Path,
-        metavar="FILE",
-        help=f"also write a section into this file, between {SECTION_BEGIN} and {SECTION_END}",
+    text = "packed runs of `study=crossed`; the page reports effects of recipes and frameworks"
+    parser.add_argument("--crossed", type=Path, metavar="FILE", help=text)
+    text = (
+        "packed runs of the same settings with more steps, such as `study=ladder_length`; the "
+        "page reports how far scores still rise"
     )
-    parser.add_argument(
-        "--ablation",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="packed runs with and without interventions; the page reports the effect of each "
-        "change and the share of a gap that it explains; may be repeated",
+    parser.add_argument("--longer", type=Path, metavar="FILE", help=text)
+    text = (
+        "negative control: frameworks, such as sb3,cleanrl, whose spread the page reports where "
+        "lockstep training shows them to compute the same updates"
     )
-    parser.add_argument(
-        "--crossed",
-        type=Path,
-        metavar="FILE",
-        help="packed runs of `study=crossed`; the page reports effects of recipes and frameworks",
-    )
-    parser.add_argument(
-        "--longer",
-        type=Path,
-        metavar="FILE",
-        help="packed runs of the same settings with more steps, such as `study=ladder_length`; the "
-        "page reports how far scores still rise",
-    )
-    parser.add_argument(
-        "--control",
-        default="",
-        metavar="FRAMEWORKS",
-        help="negative control: frameworks, such as sb3,cleanrl, whose spread the page reports "
-        "where lockstep training shows them to compute the same updates",
-    )
-    parser.add_argument(
-        "--html", action="store_true", help=f"also write the whole page, {HTML_PAGE_NAME}"
-    )
+    parser.add_argument("--control", default="", metavar="FRAMEWORKS", help=text)
+    text = f"also write the whole page, {HTML_PAGE_NAME}"
+    parser.add_argument("--html", action="store_true", help=text)
     common.add_jobs_argument(parser)
     common.add_verdict_arguments(parser, has_intervals=True)
     parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
@@ -148,13 +126,13 @@ def run(options: argparse.Namespace) -> int:
         for path, text in written.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text(path, text)
-        specs = (*study.sheets, *(one.figure_spec for one in study.causes))
+        specs = (*study.figure_specs, *(one.figure_spec for one in study.ablations))
         drawn = draw_publication_figures(specs, folder / FIGURES, options.jobs)
         if options.html:
-            report = draw_report(study.material, study.command, options.jobs, study.causes)
-            write_page(study.material, *report, folder)
+            report = draw_report(study.results, study.command, options.jobs, study.ablations)
+            write_page(study.results, *report, folder)
     left = _list_leftover_files(folder, {*written, *drawn})
-    common.print_lines(
+    print_lines(
         [
             *(f"Written: {path}" for path in written),
             *(f"Left from before, not made by this call: {path}" for path in left),
@@ -164,14 +142,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def draw_publication_figures(sheets: Sequence[FigureSpec], folder: Path, jobs: int) -> list[Path]:
+def draw_publication_figures(specs: Sequence[FigureSpec], folder: Path, jobs: int) -> list[Path]:
     """Draw figures, and return their places."""
     folder.mkdir(exist_ok=True)
     places = []
-    for sheet, content in common.track_progress(
-        render_figures(sheets, ["png"], DPI, jobs), len(sheets)
+    for spec, content in common.track_progress(
+        render_figures(specs, ["png"], DPI, jobs), len(specs)
     ):
-        places.append(folder / f"{sheet.name}.png")
+        places.append(folder / f"{spec.name}.png")
         write_file_bytes(places[-1], content["png"])
     return places
 
@@ -247,16 +225,16 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     _check_packed_file(source)
     settings, grid = common.make_options(options), _read_grid_file(options.grid)
     loaded = common.load_results(source)
-    material = judge_study(loaded, settings, options.interval)
+    results = judge_study(loaded, settings, options.interval)
     # A page combines the scores of all files, so that they must be of one endpoint.
-    settings = dataclasses.replace(settings, endpoint=material.verdicts.options.endpoint)
+    settings = dataclasses.replace(settings, endpoint=results.verdicts.options.endpoint)
     if options.crossed:
-        material = dataclasses.replace(material, crossed=_read_crossed(options.crossed, settings))
+        results = dataclasses.replace(results, crossed=_read_crossed(options.crossed, settings))
     if options.longer:
-        longer = _read_longer(options.longer, settings, material.verdicts.groups)
-        material = dataclasses.replace(material, longer=longer)
+        longer = _read_longer(options.longer, settings, results.verdicts.groups)
+        results = dataclasses.replace(results, longer=longer)
     if options.control:
-        material = dataclasses.replace(material, controls=_judge_control(options.control, material))
+        results = dataclasses.replace(results, controls=_judge_control(options.control, results))
     names = sorted({cell.study for cell in loaded.cells})
     folder = hide_machine(options.folder)
     place = folder / source.name
@@ -264,12 +242,12 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
         title=options.title or f"The study {', '.join(names)}",
         notes=tuple(options.note),
         file=source.name,
-        material=material,
-        sheets=_select_figure_specs(material),
+        results=results,
+        figure_specs=_select_figure_specs(results),
         grid=grid,
         command=_format_publish_command(options, place),
         folder=folder.as_posix(),
-        causes=_read_ablations(options.ablation, settings, loaded),
+        ablations=_read_ablations(options.ablation, settings, loaded),
         whole=HTML_PAGE_NAME if options.html else "",
     )
 
@@ -350,21 +328,21 @@ def _read_groups(
     return group_runs(loaded, settled), settled
 
 
-def _judge_control(text: str, material: StudyResults) -> tuple[NegativeControl, ...]:
+def _judge_control(text: str, results: StudyResults) -> tuple[NegativeControl, ...]:
     """Judge the negative control of the named frameworks.
 
     Raises:
         CommandError: The study has no runs of one of them, or there is only one.
     """
     names = list(dict.fromkeys(common.split_names(text)))
-    known = sorted({group.framework for group in material.verdicts.groups})
+    known = sorted({group.framework for group in results.verdicts.groups})
     unknown = [name for name in names if name not in known]
     if unknown or len(names) == 1:
         which = f"{unknown[0]} has no runs" if unknown else "a control needs two frameworks"
         raise common.CommandError(f"--control={text}: {which}. Frameworks: {', '.join(known)}.")
     return tuple(
         control
-        for one in material.levels
+        for one in results.levels
         for control in judge_negative_controls(one, names, np.random.default_rng(0))
     )
 
@@ -386,22 +364,26 @@ def _read_grid_file(path: Path | None) -> StudyGrid | None:
         raise common.CommandError(f"--grid={path}: {error}.") from error
 
 
-def _select_figure_specs(material: StudyResults) -> tuple[FigureSpec, ...]:
+def _select_figure_specs(results: StudyResults) -> tuple[FigureSpec, ...]:
     """Return the overview and the main figures of the report; print why one is not drawn.
 
     Scores are compared with published ones only if some are comparable, and aggregates over tasks
     need two tasks.
     """
-    found = families.make_family_figure_specs(material, families.MAIN_FAMILIES)
-    comparable = any(not item.caveats for item in material.verdicts.reproduction)
-    items = final_scores.make_overview_figure_specs(material)
+    found = families.make_family_figure_specs(results, families.MAIN_FAMILIES)
+    comparable = any(not item.caveats for item in results.verdicts.reproduction)
+    items = final_scores.make_overview_figure_specs(results)
     for family in families.MAIN_FAMILIES:
-        fewest = 2 if family in ("aggregates", "efficiency") else 1
-        for item in found[family] if family != "reproduction" or comparable else ():
-            if isinstance(item, MissingFigure) or len({c.env for c in item.cells}) >= fewest:
-                items.append(item)
+        if family == "reproduction" and not comparable:
+            continue
+        min_tasks = 2 if family in ("aggregates", "efficiency") else 1
+        items += [
+            item
+            for item in found[family]
+            if isinstance(item, MissingFigure) or len({c.env for c in item.cells}) >= min_tasks
+        ]
     left = [item for item in items if isinstance(item, MissingFigure)]
-    common.print_lines(f"Not drawn: {item.name}: {item.reason}" for item in left)
+    print_lines(f"Not drawn: {item.name}: {item.reason}" for item in left)
     return tuple(item for item in items if isinstance(item, FigureSpec))
 
 

@@ -7,10 +7,16 @@ from pathlib import Path
 from parallax.analysis.commands import common
 from parallax.analysis.commands.report import format_changed_options
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
-from parallax.analysis.data.replay_metrics import UNIFORM, read_replay_metrics, read_staleness
+from parallax.analysis.data.replay_metrics import (
+    UNIFORM,
+    ReplayMetrics,
+    read_replay_metrics,
+    read_staleness,
+)
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
 from parallax.analysis.figures.figure_spec import FigureSpec, render_figure, write_file_bytes
 from parallax.analysis.figures.replay import make_replay_figure_specs, make_staleness_figure_spec
+from parallax.analysis.labels import group_items
 from parallax.analysis.report.sections import replay
 from parallax.analysis.report.sections.ablation import (
     format_ablation,
@@ -23,7 +29,7 @@ from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.mutation import judge_mutation
 from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
-from parallax.harness.record.files import make_number_parser, write_text
+from parallax.harness.record.files import make_number_parser, print_lines, write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
@@ -56,7 +62,7 @@ def _write_results(
             for kind, content in render_figure(figure).items():
                 files.append(output / f"{figure.name}.{kind}")
                 write_file_bytes(files[-1], content)
-    common.print_lines([*lines, *(f"File: {path}" for path in files)])
+    print_lines([*lines, *(f"File: {path}" for path in files)])
 
 
 def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,11 +100,8 @@ def add_mutation_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, help="a study's folder, or its mutation.json")
     text = f"folder for the table (default: {ANALYSIS_FOLDER} in the study's folder)"
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
-    parser.add_argument(
-        "--as-published-code",
-        action="store_true",
-        help="count as the reference's code does where the code differs from its paper",
-    )
+    text = "count as the reference's code does where the code differs from its paper"
+    parser.add_argument("--as-published-code", action="store_true", help=text)
 
 
 def run_mutation(options: argparse.Namespace) -> int:
@@ -127,11 +130,8 @@ def run_mutation(options: argparse.Namespace) -> int:
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study replay`."""
     common.add_folder_arguments(parser)
-    parser.add_argument(
-        "--staleness",
-        action="store_true",
-        help="R2D2 only: measure how far stored recurrent states are from recomputed ones",
-    )
+    text = "R2D2 only: measure how far stored recurrent states are from recomputed ones"
+    parser.add_argument("--staleness", action="store_true", help=text)
     parser.add_argument(
         "--stages",
         type=make_number_parser(1, _MAX_STAGES),
@@ -153,9 +153,7 @@ def run_replay(options: argparse.Namespace) -> int:
         CommandError: All runs used uniform replay, an option has no effect, or there is nowhere to
             write.
     """
-    unused, word = (_STATISTICS, "with") if options.staleness else (("stages",), "without")
-    if words := format_changed_options(options, unused):
-        raise common.CommandError(f"{' '.join(words)} has no effect {word} --staleness: drop it.")
+    _check_replay_options(options)
     if options.staleness:
         return _report_staleness(options)
     loaded = common.load_results(options.results)
@@ -167,15 +165,6 @@ def run_replay(options: argparse.Namespace) -> int:
         )
     settled = settle_options(loaded, common.make_options(options))
     study = judge_replay(items, settled)
-    reasons: dict[str, list[Path]] = {}
-    for item in items:
-        if item.unread:
-            reasons.setdefault(item.unread, []).append(item.item.path)
-    unread = [
-        f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: "
-        f"errors of priorities are unknown: {reason}"
-        for reason, paths in reasons.items()
-    ]
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(
         common.choose_output_folder(options),
@@ -188,7 +177,7 @@ def run_replay(options: argparse.Namespace) -> int:
             f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
             *replay.format_replay_study(study),
             "",
-            *unread,
+            *_describe_unread_metrics(items),
             *loaded.conflicts,
             *common.format_unused(loaded),
             counts,
@@ -196,6 +185,29 @@ def run_replay(options: argparse.Namespace) -> int:
         ],
     )
     return 0
+
+
+def _check_replay_options(options: argparse.Namespace) -> None:
+    """Refuse options of statistics with `--staleness`, and `--stages` without it.
+
+    Raises:
+        CommandError: There is one.
+    """
+    without_effect, word = (_STATISTICS, "with") if options.staleness else (("stages",), "without")
+    words = format_changed_options(options, without_effect)
+    if words:
+        raise common.CommandError(f"{' '.join(words)} has no effect {word} --staleness: drop it.")
+
+
+def _describe_unread_metrics(items: Iterable[ReplayMetrics]) -> list[str]:
+    """Return a line for each reason for which errors of priorities are unknown."""
+    unread = group_items((item for item in items if item.unread), lambda item: item.unread)
+    lines = []
+    for reason, members in unread.items():
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        path = members[0].item.path
+        lines.append(f"{path}{more}: errors of priorities are unknown: {reason}")
+    return lines
 
 
 def _report_staleness(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from parallax.analysis.report.sections.ablation import AblationReport
 from parallax.analysis.report.sections.comparison import format_why_command
 from parallax.analysis.report.study_report import make_report_document
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import print_lines, write_text
 
 HTML_PAGE_NAME, MARKDOWN_NAME = "report.html", "report.md"
 _REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
@@ -39,11 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_folder_arguments(parser)
     common.add_jobs_argument(parser)
     common.add_verdict_arguments(parser, has_intervals=True)
-    parser.add_argument(
-        "--markdown",
-        action="store_true",
-        help=f"also write {MARKDOWN_NAME}, and the main figures in {FIGURES}/ beside it",
-    )
+    text = f"also write {MARKDOWN_NAME}, and the main figures in {FIGURES}/ beside it"
+    parser.add_argument("--markdown", action="store_true", help=text)
     parser.set_defaults(defaults={name: parser.get_default(name) for name in _REPEATED_OPTIONS})
 
 
@@ -63,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
         if options.markdown:
             write_markdown(document, images, output)
     why = format_why_command(results.groups.values(), options.results)
-    common.print_lines([f"Report: {output / HTML_PAGE_NAME}", *([f"Next:   {why}"] if why else [])])
+    next_step = [f"Next:   {why}"] if why else []
+    print_lines([f"Report: {output / HTML_PAGE_NAME}", *next_step])
     return 0
 
 

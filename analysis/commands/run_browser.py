@@ -294,17 +294,17 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     if not completed:
         return None
     curves = {i: (run.timesteps, run.results.mean(axis=1)) for i, run in completed.items()}
-    low = min(float(means.min()) for _, means in curves.values())
-    high = max(float(means.max()) for _, means in curves.values())
     cells = {dataclasses.replace(run.id.cell, study="", variant="") for run in completed.values()}
     marks = []
     if len(cells) == 1:
         (cell,) = cells
         marks = list_cell_marks(cell, find_references(cell, list(completed.values())))
-    near = find_near_marks(marks, (low, high))
-    low = min(low, *(mark.score for mark in near), high)
-    high = max(low, *(mark.score for mark in near), high)
-    low, high = (low, high) if low < high else (low - 1, high + 1)
+    returns = [float(mean) for _, means in curves.values() for mean in means]
+    near = find_near_marks(marks, (min(returns), max(returns)))
+    returns += [mark.score for mark in near]
+    low, high = min(returns), max(returns)
+    if low == high:
+        low, high = low - 1, high + 1
     end = max(1, *(int(steps[-1]) for steps, _ in curves.values()))
 
     def x(step: float) -> float:

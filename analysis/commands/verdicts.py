@@ -47,10 +47,12 @@ from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.harness.record.files import write_text
+from parallax.harness.record.files import print_lines, write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-TABLES_FOLDER = "tables"
+TABLES_FOLDER, FIGURES_FOLDER = "tables", "figures"
+THESIS_PAGE_NAME = "published-tables.md"
+FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families that need no curves
 _TABLE_FORMATS = {
     "md": score_table_to_markdown,
     "csv": score_table_to_csv,
@@ -61,11 +63,8 @@ _TABLE_FORMATS = {
 def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study verdicts`."""
     common.add_folder_arguments(parser)
-    parser.add_argument(
-        "--tables",
-        action="store_true",
-        help=f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/",
-    )
+    text = f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/"
+    parser.add_argument("--tables", action="store_true", help=text)
     common.add_verdict_arguments(parser, has_intervals=True)
 
 
@@ -75,29 +74,30 @@ def run_study(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to judge or nowhere to write.
     """
-    chosen = common.make_options(options)
+    requested = common.make_options(options)
     loaded = common.load_results(options.results)
-    verdicts = study.judge_runs(loaded, chosen)
+    verdicts = study.judge_runs(loaded, requested)
     output = common.choose_output_folder(options)
     with common.open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
         if options.tables:
             names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
-    judged_by = verdicts.options
+    settled = verdicts.options
     lines = [
-        f"Score: {judged_by.chosen_endpoint.description} ({judged_by.endpoint_source})",
-        *filter(None, [describe_mixed_endpoints(loaded, judged_by)]),
+        f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
+        *filter(None, [describe_mixed_endpoints(loaded, settled)]),
         "",
         *format_pair_verdicts(verdicts),
         "",
         *summarize_verdicts(verdicts),
     ]
     if verdicts.with_failed_runs:
-        own = [*describe_intention_to_treat(verdicts)]
-        own += summarize_verdicts(verdicts.with_failed_runs)
-        lines += [f"{describe_bottom_score(verdicts)}:", *(f"  {line}" for line in own)]
+        changes = describe_intention_to_treat(verdicts)
+        summary = summarize_verdicts(verdicts.with_failed_runs)
+        lines.append(f"{describe_bottom_score(verdicts)}:")
+        lines += [f"  {line}" for line in (*changes, *summary)]
     lines += [*loaded.conflicts, *common.format_unused(loaded)]
-    common.print_lines([*lines, f"Tables: {len(names)} files in {output}"])
+    print_lines([*lines, f"Tables: {len(names)} files in {output}"])
     return 0
 
 
@@ -126,21 +126,25 @@ def format_pair_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
 def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
     """Return the counts of verdicts, a line for each question."""
 
-    def main(item: ReproductionVerdict | PairVerdict) -> bool:
+    def is_main(item: ReproductionVerdict | PairVerdict) -> bool:
         cell = item.group.cell if isinstance(item, ReproductionVerdict) else item.cell
         return cell in verdicts.main_cells
 
     published, pairs, ranked = verdicts.reproduction, verdicts.consistency, verdicts.rankings
     lines = []
     for name, words in (
-        ("Reproduction, thesis' form", [(i.verdict_thesis_interval, main(i)) for i in published]),
-        ("Reproduction, two-sided", [(i.verdict_two_sided_test, main(i)) for i in published]),
-        ("Consistency", [(i.verdict, main(i)) for i in pairs]),
-        ("Library defaults", [(i.verdict, main(i)) for i in verdicts.defaults]),
+        (
+            "Reproduction, thesis' form",
+            [(i.verdict_thesis_interval, is_main(i)) for i in published],
+        ),
+        ("Reproduction, two-sided", [(i.verdict_two_sided_test, is_main(i)) for i in published]),
+        ("Consistency", [(i.verdict, is_main(i)) for i in pairs]),
+        ("Library defaults", [(i.verdict, is_main(i)) for i in verdicts.defaults]),
         ("Ranking", [(i.verdict, study.is_ranking_of(i, verdicts.main_variants)) for i in ranked]),
     ):
-        lines.append(f"{name}: {_format_verdict_counts([word for word, own in words if own])}")
-        others = [word for word, own in words if not own]
+        main = [word for word, in_main_variant in words if in_main_variant]
+        lines.append(f"{name}: {_format_verdict_counts(main)}")
+        others = [word for word, in_main_variant in words if not in_main_variant]
         if others:
             lines.append(f"  in other variants: {_format_verdict_counts(others)}")
     lines += [format_omnibus(item) for item in verdicts.omnibus]
@@ -177,10 +181,6 @@ def write_verdict_tables(output: Path, verdicts: study.StudyVerdicts) -> list[Pa
     return [output / name for name in tables]
 
 
-THESIS_PAGE_NAME = "published-tables.md"
-FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families that need no curves
-
-
 def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study thesis`."""
     for option, default, text in (
@@ -214,41 +214,28 @@ def run_thesis(options: argparse.Namespace) -> int:
             study.results_from_published(verdicts), FIGURE_FAMILIES
         )
         items = list(itertools.chain(*found.values()))
+        drawn = [item for item in items if isinstance(item, FigureSpec)]
         with common.open_output_folder(options.figures):
-            draw_figures(
-                [item for item in items if isinstance(item, FigureSpec)],
-                options.figures,
-                options.jobs,
-            )
+            draw_figures(drawn, options.figures, options.jobs)
         lines += [format_figure_line(item, options.figures) for item in items]
-    common.print_lines(lines)
+    print_lines(lines)
     return 0
-
-
-FIGURES_FOLDER = "figures"
 
 
 def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study figures`."""
     parser.add_argument("results", type=Path, nargs="?", help=common.RESULTS_HELP)
-    parser.add_argument(
-        "--families",
-        default="",
-        metavar="A,B",
-        help="names of figure families, such as curves,ranks (default: all); --list prints them",
+    text = "names of figure families, such as curves,ranks (default: all); --list prints them"
+    parser.add_argument("--families", default="", metavar="A,B", help=text)
+    text = (
+        "draw these settings in one figure, and other figures only if --families names them; "
+        "ALGORITHM `all` draws a panel per framework, HPS `own` is each framework's own recipe; "
+        "may be repeated"
     )
-    parser.add_argument(
-        "--panels",
-        action="append",
-        default=[],
-        metavar="[NAME=]ENV:ALGORITHM:HPS,...",
-        help="draw these settings in one figure, and other figures only if --families names "
-        "them; ALGORITHM `all` draws a panel per framework, HPS `own` is each framework's own "
-        "recipe; may be repeated",
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="print the names of figure families and draw nothing"
-    )
+    form = "[NAME=]ENV:ALGORITHM:HPS,..."
+    parser.add_argument("--panels", action="append", default=[], metavar=form, help=text)
+    text = "print the names of figure families and draw nothing"
+    parser.add_argument("--list", action="store_true", help=text)
     text = f"folder for the figures (default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER})"
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
     common.add_jobs_argument(parser)
@@ -263,7 +250,7 @@ def run_figures(options: argparse.Namespace) -> int:
     """
     if options.list:
         width = max(map(len, families.list_family_names()))
-        common.print_lines(f"{one.name:{width}}  {one.summary}" for one in families.FAMILIES)
+        print_lines(f"{one.name:{width}}  {one.summary}" for one in families.FAMILIES)
         return 0
     only = parse_family_names(options.families)
     choices = parse_panel_choices(options.panels)
@@ -271,13 +258,13 @@ def run_figures(options: argparse.Namespace) -> int:
     if options.results is None:
         raise common.CommandError("Give a results folder, or --list for the names of figures.")
     loaded = common.load_results(options.results, prints_conflicts=True)
-    material = study.judge_study(loaded, settings, options.interval)
-    items = _make_figure_specs(material, only, choices)
+    results = study.judge_study(loaded, settings, options.interval)
+    items = _make_figure_specs(results, only, choices)
     output = options.output or common.choose_output_folder(options) / FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
         draw_figures(drawn, output, options.jobs)
-    common.print_lines(format_figure_line(item, output) for item in items)
+    print_lines(format_figure_line(item, output) for item in items)
     return 0
 
 
@@ -317,29 +304,29 @@ def parse_panel_choices(texts: Sequence[str]) -> list[PanelChoice]:
 
 
 def _make_figure_specs(
-    material: study.StudyResults, only: Sequence[str], choices: Sequence[PanelChoice]
+    results: study.StudyResults, only: Sequence[str], choices: Sequence[PanelChoice]
 ) -> list[FigureSpec | MissingFigure]:
     try:
         items: list[FigureSpec | MissingFigure] = [
-            make_panel_choice_figure_spec(material, choice) for choice in choices
+            make_panel_choice_figure_spec(results, choice) for choice in choices
         ]
     except UnknownPanelError as error:
         raise common.CommandError(str(error)) from error
     if only or not choices:
-        items += itertools.chain(*families.make_family_figure_specs(material, only).values())
+        items += itertools.chain(*families.make_family_figure_specs(results, only).values())
     taken = {item.name for item in items}
     if len(taken) < len(items):
         raise common.CommandError("--panels: two figures have the same name. Choose another NAME.")
     return items
 
 
-def draw_figures(sheets: list[FigureSpec], output: Path, jobs: int) -> None:
+def draw_figures(specs: list[FigureSpec], output: Path, jobs: int) -> None:
     """Draw figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
-    drawn = render_figures(sheets, ("png", "pdf"), PNG_DPI, jobs)
-    for sheet, files in common.track_progress(drawn, len(sheets)):
+    drawn = render_figures(specs, ("png", "pdf"), PNG_DPI, jobs)
+    for spec, files in common.track_progress(drawn, len(specs)):
         for kind, content in files.items():
-            write_file_bytes(output / f"{sheet.name}.{kind}", content)
-        write_text(output / f"{sheet.name}.txt", sheet.caption + "\n")
+            write_file_bytes(output / f"{spec.name}.{kind}", content)
+        write_text(output / f"{spec.name}.txt", spec.caption + "\n")
 
 
 def format_figure_line(item: FigureSpec | MissingFigure, output: Path) -> str:

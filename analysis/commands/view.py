@@ -32,19 +32,10 @@ Query = Mapping[str, list[str]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line."""
-    parser.add_argument(
-        "results",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of studies, one study, or a file of packed runs",
-    )
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port on 127.0.0.1 (default: one that is free)",
-    )
+    text = "folder of studies, one study, or a file of packed runs"
+    parser.add_argument("results", type=Path, metavar="FOLDER", help=text)
+    text = "port on 127.0.0.1 (default: one that is free)"
+    parser.add_argument("--port", type=int, default=0, metavar="N", help=text)
 
 
 def run(options: argparse.Namespace) -> int:

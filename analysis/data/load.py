@@ -88,11 +88,12 @@ def separate_conflicting_runs(
 def _separate_by_settings(
     runs: Sequence[CompletedRun],
     get_settings: Callable[[CompletedRun], RequestedSettings],
-    place: Callable[[StudyCell], Any],
+    get_place: Callable[[StudyCell], Any],
 ) -> tuple[list[CompletedRun], list[str]]:
+    """Separate runs with different settings; `get_place` returns where they must agree."""
     places: dict[Any, list[int]] = collections.defaultdict(list)
     for i, run in enumerate(runs):
-        places[place(run.id.cell)].append(i)
+        places[get_place(run.id.cell)].append(i)
     separated, sentences = list(runs), []
     for where in sorted(places):
         members = places[where]
@@ -104,7 +105,7 @@ def _separate_by_settings(
             separated[i] = _add_settings_to_variant(runs[i], found, names)
         sentences.append(
             _describe_conflict(
-                runs[members[0]].id.cell, values, names, isinstance(where, StudyCell)
+                runs[members[0]].id.cell, values, names, of_cell=isinstance(where, StudyCell)
             )
         )
     return separated, sentences
@@ -135,15 +136,17 @@ def _add_settings_to_variant(
 
 
 def _describe_conflict(
-    cell: StudyCell, values: Sequence[RequestedSettings], names: Sequence[str], whole: bool
+    cell: StudyCell, values: Sequence[RequestedSettings], names: Sequence[str], *, of_cell: bool
 ) -> str:
+    """Describe different settings of the runs of a cell, or of its whole study and variant."""
     parts = []
     for name in names[:_MAX_LISTED_SETTINGS]:
         counts = collections.Counter(item.get(name, "unknown") for item in values)
         shown = ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
         parts.append(f"{name} {shown}")
-    parts += [f"{len(names) - len(parts)} more"] * (len(names) > len(parts))
-    place = (cell.study, cell.env, cell.algorithm, cell.hps) if whole else (cell.study,)
+    if len(names) > len(parts):
+        parts.append(f"{len(names) - len(parts)} more")
+    place = (cell.study, cell.env, cell.algorithm, cell.hps) if of_cell else (cell.study,)
     where = "/".join(place) + (f", {cell.variant}" if cell.variant else "")
     return (
         f"{where}: runs of one name have different settings and are judged separately: "
@@ -196,16 +199,17 @@ def _read_folders(root: Path) -> RunCollection:
     runs: list[CompletedRun] = []
     excluded: list[ExcludedRun] = []
     size = 0
+    reason = f"evaluations take more than {_MAX_BYTES:,} bytes together: read fewer runs"
     for folder in found.runs:
-        outcome = load_run(folder)
-        if isinstance(outcome, CompletedRun):
-            size += outcome.results.nbytes + outcome.ep_lengths.nbytes
-            if size > _MAX_BYTES:
-                reason = (
-                    f"evaluations take more than {_MAX_BYTES:,} bytes together: read fewer runs"
-                )
-                outcome = ExcludedRun(outcome.id, folder, reason, completed=True)
-        (runs if isinstance(outcome, CompletedRun) else excluded).append(outcome)  # type: ignore[arg-type]
+        item = load_run(folder)
+        if isinstance(item, ExcludedRun):
+            excluded.append(item)
+            continue
+        size += item.results.nbytes + item.ep_lengths.nbytes
+        if size > _MAX_BYTES:
+            excluded.append(ExcludedRun(item.id, folder, reason, completed=True))
+        else:
+            runs.append(item)
     return RunCollection(root, tuple(runs), tuple(excluded), found.links, found.foreign)
 
 

@@ -197,19 +197,17 @@ def _read_unused(row: PackedRow, run_id: RunId, folder: Path) -> ExcludedRun:
         raise UnusableError(
             "corrupted row: column not_used_because is empty, so no reason is known"
         )
-    state = bool(row["completed"]), bool(row["failed"]), row["run_json"]
+    completed, failed = bool(row["completed"]), bool(row["failed"])
     reading = judge_row(row, folder)
     # Returns that are not finite fail a run that its record calls completed.
-    diverged = state[1] and reason.startswith(NON_FINITE) and row["returns"] is None
+    diverged = failed and reason.startswith(NON_FINITE) and row["returns"] is None
     record = reading.record
-    if record and state[0] and record.status != "completed":
+    if record and completed and record.status != "completed":
         raise UnusableError(f"corrupted row: column completed is True, not {record.status}")
-    if state[1] != (reading.failed or diverged):
+    if failed != (reading.failed or diverged):
         status = record.status if record else "nothing"
-        raise UnusableError(
-            f"corrupted row: column failed is {state[1]}, and run_json says {status}"
-        )
-    return ExcludedRun(run_id, folder, reason, *state, reading.spec)
+        raise UnusableError(f"corrupted row: column failed is {failed}, and run_json says {status}")
+    return ExcludedRun(run_id, folder, reason, completed, failed, row["run_json"], reading.spec)
 
 
 def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun | ExcludedRun:
@@ -220,7 +218,8 @@ def _read_foreign(row: PackedRow, run_id: RunId, folder: Path) -> CompletedRun |
         raise UnusableError(CHANGED)
     if isinstance(outcome, CompletedRun):
         found = row["completed"], row["failed"], round_score(row["final_score"])
-        if found != (expected := (True, False, round_score(outcome.final_score))):
+        expected = True, False, round_score(outcome.final_score)
+        if found != expected:
             words = "corrupted row: columns completed, failed and final_score are"
             raise UnusableError(f"{words} {found}, and its evaluations say {expected}")
     return outcome

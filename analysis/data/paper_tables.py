@@ -113,11 +113,13 @@ def _read_muprl_results() -> dict[tuple[str, str], MuprlTaskResults]:
     for row in read_csv_rows("muprl/operators"):
         scores = MuprlOperatorScores(*(float(row[name] or "nan") for name in fields))
         operators.setdefault((row["env"], row["algorithm"]), {})[row["operator"]] = scores
-    return {
-        key: MuprlTaskResults(int(row["steps"]), operators[key], float(row["sensitivity"]))
-        for row in read_csv_rows("muprl/tasks")
-        for key in [(row["env"], row["algorithm"])]
-    }
+    results = {}
+    for row in read_csv_rows("muprl/tasks"):
+        key = row["env"], row["algorithm"]
+        results[key] = MuprlTaskResults(
+            int(row["steps"]), operators[key], float(row["sensitivity"])
+        )
+    return results
 
 
 MUPRL_RESULTS: Mapping[tuple[str, str], MuprlTaskResults] = _read_muprl_results()

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,6 @@ class CompletedRun:
         references: Returns of policies without training that were measured with the run.
         weights: SHA-256 of the stored policy's weights; empty if run.json has none.
         is_imputed: Whether it takes the place of a failed run, with equal returns throughout.
-        final_score: Mean return over the episodes of the last evaluation.
     """
 
     id: RunId
@@ -102,11 +102,11 @@ class CompletedRun:
     references: Mapping[str, ReferenceReturns] = dataclasses.field(default_factory=dict)
     weights: str = ""
     is_imputed: bool = False
-    final_score: float = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Compute the final score, once."""
-        object.__setattr__(self, "final_score", float(self.results[-1].mean()))
+    @functools.cached_property
+    def final_score(self) -> float:
+        """Mean return over the episodes of the last evaluation."""
+        return float(self.results[-1].mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,13 +163,6 @@ class LoadedRuns:
         links: Symbolic links to folders below `root`, which are not followed.
         conflicts: One sentence per place where runs of the same path have different settings, and
             so got separate variants, or where several runs have equal evaluations or weights.
-        folders: Used and unused run folders.
-        requested: Number of run folders. A seed that was never started has none, unless it is
-            pending.
-        completed: Number of runs that meet the completeness rule.
-        used: Number of runs that enter the statistics.
-        cells: Every setting with at least one folder, in order.
-        missing_seeds: Seeds without a folder that another framework has in the same setting.
     """
 
     root: Path
@@ -177,26 +170,36 @@ class LoadedRuns:
     excluded: tuple[ExcludedRun, ...]
     links: tuple[Path, ...] = ()
     conflicts: tuple[str, ...] = ()
-    folders: tuple[CompletedRun | ExcludedRun, ...] = dataclasses.field(init=False)
-    requested: int = dataclasses.field(init=False)
-    completed: int = dataclasses.field(init=False)
-    used: int = dataclasses.field(init=False)
-    cells: tuple[StudyCell, ...] = dataclasses.field(init=False)
-    missing_seeds: tuple["MissingSeeds", ...] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Count the runs, once."""
-        folders: tuple[CompletedRun | ExcludedRun, ...] = (*self.runs, *self.excluded)
-        completed = len(self.runs) + sum(item.completed for item in self.excluded)
-        for name, value in (
-            ("folders", folders),
-            ("requested", len(folders)),
-            ("completed", completed),
-            ("used", len(self.runs)),
-            ("cells", tuple(sorted({item.id.cell for item in folders}))),
-            ("missing_seeds", find_missing_seeds(folders)),
-        ):
-            object.__setattr__(self, name, value)
+    @functools.cached_property
+    def folders(self) -> tuple[CompletedRun | ExcludedRun, ...]:
+        """Used and unused run folders."""
+        return (*self.runs, *self.excluded)
+
+    @property
+    def requested(self) -> int:
+        """Number of run folders. A seed that was never started has none, unless it is pending."""
+        return len(self.folders)
+
+    @property
+    def completed(self) -> int:
+        """Number of runs that meet the completeness rule."""
+        return self.used + sum(item.completed for item in self.excluded)
+
+    @property
+    def used(self) -> int:
+        """Number of runs that enter the statistics."""
+        return len(self.runs)
+
+    @functools.cached_property
+    def cells(self) -> tuple[StudyCell, ...]:
+        """Every setting with at least one folder, in order."""
+        return tuple(sorted({item.id.cell for item in self.folders}))
+
+    @functools.cached_property
+    def missing_seeds(self) -> tuple["MissingSeeds", ...]:
+        """Seeds without a folder that another framework has in the same setting."""
+        return find_missing_seeds(self.folders)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,11 +219,8 @@ class MissingSeeds:
 
     def __str__(self) -> str:
         cell = self.cell
-        place = "/".join(
-            part
-            for part in (cell.study, cell.env, cell.algorithm, cell.hps, self.framework)
-            if part
-        )
+        names = cell.study, cell.env, cell.algorithm, cell.hps, self.framework
+        place = "/".join(filter(None, names))
         word = "seed" if len(self.seeds) == 1 else "seeds"
         return f"{place}, {cell.variant}: {word} {', '.join(map(str, self.seeds))}"
 
@@ -239,12 +239,14 @@ def find_missing_seeds(folders: Sequence[CompletedRun | ExcludedRun]) -> tuple[M
         if item.id.seed is not None:
             frameworks[cell.study, cell.algorithm].add(item.id.framework)
             seeds[cell][item.id.framework].add(item.id.seed)
-    return tuple(
-        MissingSeeds(cell, name, tuple(sorted(lacking)), whole=name not in found)
-        for cell, found in sorted(seeds.items())
-        for name in sorted(frameworks[cell.study, cell.algorithm])
-        if (lacking := set().union(*found.values()) - found.get(name, set()))
-    )
+    missing = []
+    for cell, seeds_by_framework in sorted(seeds.items()):
+        every = set().union(*seeds_by_framework.values())
+        for name in sorted(frameworks[cell.study, cell.algorithm]):
+            lacking = tuple(sorted(every - seeds_by_framework.get(name, set())))
+            if lacking:
+                missing.append(MissingSeeds(cell, name, lacking, name not in seeds_by_framework))
+    return tuple(missing)
 
 
 def get_duration(seconds: float | None) -> float:

@@ -46,9 +46,8 @@ class RequestedRun:
         return self.algorithm, self.env, self.hps, self.framework
 
 
-AxisValues = tuple[
-    tuple[str, ...], ...
-]  # values of each name in `AXIS_NAMES`; empty for all that are requested
+# Values of each name in `AXIS_NAMES`; an empty tuple for all that are requested.
+AxisValues = tuple[tuple[str, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +157,9 @@ def _expand_part(part: Mapping[str, Any]) -> set[RequestedRun]:
         raise UnusableError(
             f"{trouble}; a grid has values of {', '.join(AXIS_NAMES)}, and of nothing else"
         )
-    if strange := [seed for seed in values["seed"] if not seed.isdecimal()]:
-        raise UnusableError(f"seed={strange[0]} is not a number")
+    for seed in values["seed"]:
+        if not seed.isdecimal():
+            raise UnusableError(f"seed={seed} is not a number")
     if math.prod(len(values[name]) for name in AXIS_NAMES) > _MOST_RUNS:
         raise UnusableError(_TOO_MANY)
     product = itertools.product(*(values[name] for name in AXIS_NAMES))

@@ -45,7 +45,7 @@ class ActionDistributions:
 
 
 def make_action_figure_specs(_: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure that needs no runs."""
+    """Return one figure, which needs no runs."""
     title = "Actions under clipping and under tanh"
     caption = (
         f"{title}: density of actions in [-1, 1] made from a normal distribution with mean μ and "

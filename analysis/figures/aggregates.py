@@ -63,6 +63,7 @@ class AggregateFamily:
         get_data: Takes what is drawn from the aggregates under one recipe.
         draw: Draws the titles and data of all recipes, and the rows that failed runs change.
         get_rows: Takes values by framework or pair, to find those that failed runs change.
+        mark: Name of the marks of these values in captions.
         lacks: What is missing if there is no figure.
         has_data: Whether there is anything to draw of the aggregates under one recipe.
         describe_missing: Returns the caption's sentence on what is not drawn, or "".
@@ -81,15 +82,15 @@ class AggregateFamily:
     describe_missing: Callable[[list[OverallScores]], str] = lambda _: ""
     is_curve: bool = False
 
-    def make_figure_specs(self, material: StudyResults) -> list[FigureSpec | MissingFigure]:
+    def make_figure_specs(self, results: StudyResults) -> list[FigureSpec | MissingFigure]:
         """Return the figures of a study."""
         found = [
             (part, items)
-            for part in material.parts
+            for part in results.parts
             if (items := [item for item in part.overall if self._is_drawn(item)])
         ]
         nothing = MissingFigure(self.name, f"{NO_DATA}{self.lacks}")
-        options = material.verdicts.options
+        options = results.verdicts.options
         return [self._make_figure_spec(part, items, options) for part, items in found] or [nothing]
 
     def _is_drawn(self, item: OverallScores) -> bool:
@@ -99,12 +100,12 @@ class AggregateFamily:
         self, part: StudyVariant, items: list[OverallScores], options: VerdictOptions
     ) -> FigureSpec:
         title = self.title.format(get_label(part.algorithm))
-        treated = part.overall_with_failed_runs
+        with_failed = part.overall_with_failed_runs
         data = tuple(
             (
                 get_recipe_label(item.hps),
                 self.get_data(item),
-                self._find_changed_rows(item, treated.get(item.hps, item)),
+                self._find_changed_rows(item, with_failed.get(item.hps, item)),
             )
             for item in items
         )
@@ -119,7 +120,7 @@ class AggregateFamily:
         if any(changed for *_, changed in data):
             caption += (
                 f" {self.mark}: with failed trainings at the bottom of the tasks' ranges, over "
-                f"{format_range(len(item.tasks) for item in treated.values())} tasks."
+                f"{format_range(len(item.tasks) for item in with_failed.values())} tasks."
             )
         return FigureSpec(
             make_file_name(self.name, part.algorithm, *part.suffix),
@@ -129,11 +130,11 @@ class AggregateFamily:
             functools.partial(self.draw, data),
         )
 
-    def _find_changed_rows(self, item: OverallScores, treated: OverallScores) -> ChangedRows:
+    def _find_changed_rows(self, item: OverallScores, with_failed: OverallScores) -> ChangedRows:
         rows = self.get_rows(item)
         return {
             key: values
-            for key, values in self.get_rows(treated).items()
+            for key, values in self.get_rows(with_failed).items()
             if key not in rows or not np.array_equal(values, rows[key])
         }
 
@@ -328,55 +329,55 @@ def draw_improvement_figure(panels: ImprovementPanels) -> Figure:
 
 
 PROFILES = AggregateFamily(
-    "profiles",
-    "Performance profiles of {}",
-    ". Share of runs with a score above a threshold, tasks weighted equally. Bands: "
+    name="profiles",
+    title="Performance profiles of {}",
+    description=". Share of runs with a score above a threshold, tasks weighted equally. Bands: "
     "pointwise 95% intervals, bootstrap stratified over tasks, {:,} resamples.",
-    lambda item: item.profiles,
-    draw_profile_figure,
-    lambda item: {
+    get_data=lambda item: item.profiles,
+    draw=draw_profile_figure,
+    get_rows=lambda item: {
         name: np.stack([item.profiles.thresholds, share])
         for name, share in zip(item.profiles.names, item.profiles.share, strict=True)
     },
-    "Dotted",
+    mark="Dotted",
 )
 AGGREGATES = AggregateFamily(
-    "aggregates",
-    "Scores of {} over all tasks",
-    ". Points: aggregates of normalized scores; of the optimality gap, lower is better. "
-    "Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
-    lambda item: item.aggregates,
-    draw_aggregate_figure,
-    lambda item: dict(zip(item.aggregates.names, item.aggregates.point, strict=True)),
-    "Crosses",
+    name="aggregates",
+    title="Scores of {} over all tasks",
+    description=". Points: aggregates of normalized scores; of the optimality gap, lower is "
+    "better. Lines: 95% intervals, percentile bootstrap stratified over tasks, {:,} resamples.",
+    get_data=lambda item: item.aggregates,
+    draw=draw_aggregate_figure,
+    get_rows=lambda item: dict(zip(item.aggregates.names, item.aggregates.point, strict=True)),
+    mark="Crosses",
 )
 EFFICIENCY = AggregateFamily(
-    "efficiency",
-    "Sample efficiency of {}",
-    ": interquartile mean of normalized scores over all tasks, over environment steps, at no more "
-    "than 30 of the evaluations that all runs share. Bands: pointwise 95% intervals, percentile "
-    "bootstrap of whole runs stratified over tasks, {:,} resamples.",
-    lambda item: item.efficiency,
-    draw_efficiency_figure,
-    lambda item: {
+    name="efficiency",
+    title="Sample efficiency of {}",
+    description=": interquartile mean of normalized scores over all tasks, over environment steps, "
+    "at no more than 30 of the evaluations that all runs share. Bands: pointwise 95% intervals, "
+    "percentile bootstrap of whole runs stratified over tasks, {:,} resamples.",
+    get_data=lambda item: item.efficiency,
+    draw=draw_efficiency_figure,
+    get_rows=lambda item: {
         name: np.stack([curve.steps, curve.point]) for name, curve in item.efficiency.curves.items()
     },
-    "Dotted",
-    ", at steps that all runs share",
-    lambda item: len(item.efficiency.curves) > 1,
-    _describe_not_drawn,
+    mark="Dotted",
+    lacks=", at steps that all runs share",
+    has_data=lambda item: len(item.efficiency.curves) > 1,
+    describe_missing=_describe_not_drawn,
     is_curve=True,
 )
 IMPROVEMENT = AggregateFamily(
-    "improvement",
-    "Probability of improvement, {}",
-    ": chance that a run of the first framework scores higher than one of the second in the same "
-    "task, ties half, averaged over tasks. At 0.5 neither does. Lines: 95% intervals, percentile "
-    "bootstrap stratified over tasks, {:,} resamples.",
-    lambda item: item.improvement,
-    draw_improvement_figure,
-    lambda item: dict(zip(item.improvement.pairs, item.improvement.point, strict=True)),
-    "Crosses",
-    ", or there is one framework",
-    lambda item: item.improvement.pairs,
+    name="improvement",
+    title="Probability of improvement, {}",
+    description=": chance that a run of the first framework scores higher than one of the second "
+    "in the same task, ties half, averaged over tasks. At 0.5 neither does. Lines: 95% intervals, "
+    "percentile bootstrap stratified over tasks, {:,} resamples.",
+    get_data=lambda item: item.improvement,
+    draw=draw_improvement_figure,
+    get_rows=lambda item: dict(zip(item.improvement.pairs, item.improvement.point, strict=True)),
+    mark="Crosses",
+    lacks=", or there is one framework",
+    has_data=lambda item: item.improvement.pairs,
 )

@@ -38,23 +38,22 @@ _ROW, _TEXT, _BAR = 0.58, 0.16, 0.2  # of a task, of the line above its dots, of
 _LOWEST, _HIGHEST = -0.6, 1.3  # limits of the axis, even if intervals are longer
 
 
-def make_level_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+def make_level_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return one figure per study with runs at several levels of alignment."""
     return [
-        _make_level_figure_spec(one, name)
-        for one, name in name_level_figures(material, LEVELS_NAME)
+        _make_level_figure_spec(one, name) for one, name in name_level_figures(results, LEVELS_NAME)
     ] or [MissingFigure(LEVELS_NAME, "no study has runs at more than one level of alignment")]
 
 
-def name_level_figures(material: StudyResults, name: str) -> list[tuple[LevelResults, str]]:
+def name_level_figures(results: StudyResults, name: str) -> list[tuple[LevelResults, str]]:
     """Return each study with several levels of alignment, and the name of its figure.
 
     The name of the study follows where there are several.
     """
-    several = len(material.levels) > 1
+    several = len(results.levels) > 1
     return [
         (one, make_file_name(name, one.spreads[0].task.study if several else "", ""))
-        for one in material.levels
+        for one in results.levels
     ]
 
 

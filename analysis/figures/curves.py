@@ -164,26 +164,26 @@ def draw_curve_grid(grid: CurveGrid) -> Figure:
     return figure
 
 
-def make_consistency_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per algorithm."""
-    return [_make_consistency_figure_spec(material, part) for part in material.parts] or [
+def make_consistency_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one page per algorithm."""
+    return [_make_consistency_figure_spec(results, part) for part in results.parts] or [
         MissingFigure("consistency", "no run can be used")
     ]
 
 
-def make_framework_lines(material: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
+def make_framework_lines(results: StudyResults, cell: StudyCell) -> tuple[CurveLine, ...]:
     """Return one line per framework with a used or failed run in a setting.
 
     Library defaults are a setting, too.
     """
-    found = material.framework_cells.get(cell, {})
-    return tuple(make_cell_line(material, own, name, name) for name, own in found.items())
+    found = results.framework_cells.get(cell, {})
+    return tuple(make_cell_line(results, own, name, name) for name, own in found.items())
 
 
-def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
+def list_shared_recipes(results: StudyResults, cells: Collection[StudyCell]) -> tuple[str, ...]:
     """Return the recipes that several frameworks ran an algorithm under; others as `OWN`."""
     users: dict[str, set[str]] = {}
-    for cell, framework in material.curves:
+    for cell, framework in results.curves:
         if cell in cells:
             users.setdefault(cell.hps, set()).add(framework)
     own = [hps for hps, names in users.items() if hps in names]
@@ -191,28 +191,28 @@ def list_shared_recipes(material: StudyResults, cells: Collection[StudyCell]) ->
     return sort_recipes(LIBRARY_DEFAULTS if hps in alone else hps for hps in users)
 
 
-def make_cell_line(material: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
+def make_cell_line(results: StudyResults, cell: StudyCell, framework: str, name: str) -> CurveLine:
     """Return the line of a framework in a setting, named after it or its algorithm."""
     at = (cell, framework)
-    group = material.groups[at]
-    if at in material.curves:
-        found = material.curves[at], material.finals[at], group
-        line = make_curve_line(name, *found, material.bounds[cell.env])
+    group = results.groups[at]
+    if at in results.curves:
+        found = results.curves[at], results.finals[at], group
+        line = make_curve_line(name, *found, results.bounds[cell.env])
     else:
         line = make_failed_line(name, group.requested)
-    mean = material.means_with_failed_runs.get(at, math.nan)
-    treated = material.curves_with_failed_runs.get(at)
-    dotted = (treated.steps.astype(np.float64), treated.mean) if treated else ()
+    mean = results.means_with_failed_runs.get(at, math.nan)
+    curve = results.curves_with_failed_runs.get(at)
+    dotted = (curve.steps.astype(np.float64), curve.mean) if curve else ()
     return dataclasses.replace(line, with_failed_runs=mean, curve_with_failed_runs=dotted)
 
 
-def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec:
+def _make_consistency_figure_spec(results: StudyResults, part: StudyVariant) -> FigureSpec:
     cells, algorithm = part.cells, part.algorithm
     rows = tuple(sorted({cell.env for cell in cells}))
-    columns = list_shared_recipes(material, cells)
+    columns = list_shared_recipes(results, cells)
     panels = tuple(
         tuple(
-            make_framework_lines(material, StudyCell(part.study, env, algorithm, hps, part.variant))
+            make_framework_lines(results, StudyCell(part.study, env, algorithm, hps, part.variant))
             for hps in columns
         )
         for env in rows
@@ -221,15 +221,15 @@ def _make_consistency_figure_spec(material: StudyResults, part: StudyVariant) ->
     return make_curve_grid_figure_spec(
         make_file_name("consistency", algorithm, *part.suffix),
         f"{get_label(algorithm)} in each framework; hyperparameters by column",
-        CurveGrid(rows, labels, panels, FRAMEWORK_LINES, _list_row_marks(material, cells, rows)),
-        material.method,
+        CurveGrid(rows, labels, panels, FRAMEWORK_LINES, _list_row_marks(results, cells, rows)),
+        results.method,
         part.context,
         cells,
     )
 
 
 def _list_row_marks(
-    material: StudyResults, cells: Iterable[StudyCell], rows: Sequence[str]
+    results: StudyResults, cells: Iterable[StudyCell], rows: Sequence[str]
 ) -> tuple[tuple[score_marks.ScoreMark, ...], ...]:
     """Return the marks of each task, each name once; published scores differ by algorithm."""
     cells = list(cells)
@@ -237,7 +237,7 @@ def _list_row_marks(
     found: dict[str, dict[str, score_marks.ScoreMark]] = {env: {} for env in rows}
     for cell in cells:
         if cell.env in found:
-            for mark in score_marks.list_score_marks(material, cell, is_curve=True):
+            for mark in score_marks.list_score_marks(results, cell, is_curve=True):
                 if is_one or mark.name != score_marks.PUBLISHED:
                     found[cell.env][mark.name] = mark
     return tuple(tuple(found[env].values()) for env in rows)
@@ -246,48 +246,48 @@ def _list_row_marks(
 RankingConfiguration = tuple[str, str, str]  # study, hyperparameters, variant
 
 
-def make_ranking_curve_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per set of hyperparameters, and one for each framework's own."""
+def make_ranking_curve_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one page per set of hyperparameters, and one for each framework's own."""
     pages = [
-        _make_ranking_curve_figure_spec(material, *key)
-        for key in list_ranking_configurations(material)
+        _make_ranking_curve_figure_spec(results, *key)
+        for key in list_ranking_configurations(results)
     ]
     reason = "no two frameworks ran the same two algorithms in the same setting"
     return [page for page in pages if page is not None] or [MissingFigure("ranking", reason)]
 
 
-def list_ranking_configurations(material: StudyResults) -> list[RankingConfiguration]:
-    """Study, hyperparameters and variant under which algorithms can be ranked."""
-    found = {(cell.study, cell.hps, cell.variant) for cell, _ in material.curves}
-    own = {(c.study, LIBRARY_DEFAULTS, c.variant) for c, name in material.curves if c.hps == name}
+def list_ranking_configurations(results: StudyResults) -> list[RankingConfiguration]:
+    """List study, hyperparameters and variant under which algorithms can be ranked."""
+    found = {(cell.study, cell.hps, cell.variant) for cell, _ in results.curves}
+    own = {(c.study, LIBRARY_DEFAULTS, c.variant) for c, name in results.curves if c.hps == name}
     order = sort_recipes(hps for _, hps, _ in found | own)
     return sorted(found | own, key=lambda key: (key[0], key[2], order.index(key[1])))
 
 
 def make_algorithm_lines(
-    material: StudyResults, key: RankingConfiguration, env: str, framework: str
+    results: StudyResults, key: RankingConfiguration, env: str, framework: str
 ) -> tuple[CurveLine, ...]:
-    """One line per algorithm that a framework ran in a task under a configuration."""
+    """Return a line per algorithm that a framework ran in a task under a configuration."""
     study, hps, variant = key
     recipe = framework if hps == LIBRARY_DEFAULTS else hps
-    algorithms = sorted({cell.algorithm for cell, _ in material.curves})
+    algorithms = sorted({cell.algorithm for cell, _ in results.curves})
     cells = [StudyCell(study, env, algorithm, recipe, variant) for algorithm in algorithms]
     return tuple(
-        make_cell_line(material, cell, framework, cell.algorithm)
+        make_cell_line(results, cell, framework, cell.algorithm)
         for cell in cells
-        if (cell, framework) in material.curves
+        if (cell, framework) in results.curves
     )
 
 
 def _make_ranking_curve_figure_spec(
-    material: StudyResults, study: str, hps: str, variant: str
+    results: StudyResults, study: str, hps: str, variant: str
 ) -> FigureSpec | None:
-    part = material.variants[study, variant]
+    part = results.variants[study, variant]
     cells = [cell for cell in part.cells if hps in (LIBRARY_DEFAULTS, cell.hps)]
     rows = tuple(sorted({cell.env for cell in cells}))
-    columns = tuple(sorted({name for cell, name in material.curves if cell in cells}))
+    columns = tuple(sorted({name for cell, name in results.curves if cell in cells}))
     panels = tuple(
-        tuple(make_algorithm_lines(material, (study, hps, variant), env, name) for name in columns)
+        tuple(make_algorithm_lines(results, (study, hps, variant), env, name) for name in columns)
         for env in rows
     )
     if all(sum(len(panel) > 1 for panel in row) < 2 for row in panels):
@@ -301,9 +301,9 @@ def _make_ranking_curve_figure_spec(
             tuple(get_label(name) for name in columns),
             panels,
             ALGORITHM_LINES,
-            _list_row_marks(material, part.cells, rows),
+            _list_row_marks(results, part.cells, rows),
         ),
-        material.method,
+        results.method,
         part.context,
         cells,
     )
@@ -317,10 +317,10 @@ def remove_variant_setting(variant: str, key: str) -> tuple[str, str]:
 
 
 def find_variant_pairs(
-    material: StudyResults, key: str
+    results: StudyResults, key: str
 ) -> dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]]:
     """Group settings run with and without a setting, by study, value and what else they share."""
-    cells = sorted({cell for cell, _ in material.curves})
+    cells = sorted({cell for cell, _ in results.curves})
     found: dict[tuple[str, str, str], list[tuple[StudyCell, StudyCell]]] = {}
     for cell in cells:
         rest, value = remove_variant_setting(cell.variant, key)
@@ -331,56 +331,56 @@ def find_variant_pairs(
 
 
 def make_variant_figure_specs(
-    material: StudyResults,
+    results: StudyResults,
     name: str,
     key: str,
     title: str,
     headings: Callable[[str], tuple[str, str]],
 ) -> list[FigureSpec]:
-    """One page per value of a setting: left without it, right with it.
+    """Return one page per value of a setting: left without it, right with it.
 
     `key` names the setting in variants; `headings` returns the titles of the columns for a value.
     """
     pages = []
-    found = find_variant_pairs(material, key)
+    found = find_variant_pairs(results, key)
     for (study, value, rest), pairs in sorted(found.items()):
         grid = CurveGrid(
             tuple(
                 f"{c.env}\n{get_label(c.algorithm)}\n{get_recipe_label(c.hps)}" for c, _ in pairs
             ),
             headings(value),
-            tuple(tuple(make_framework_lines(material, cell) for cell in pair) for pair in pairs),
+            tuple(tuple(make_framework_lines(results, cell) for cell in pair) for pair in pairs),
             FRAMEWORK_LINES,
             tuple(
-                score_marks.list_score_marks(material, plain, is_curve=True) for plain, _ in pairs
+                score_marks.list_score_marks(results, plain, is_curve=True) for plain, _ in pairs
             ),
         )
-        part = material.variants[study, rest]
+        part = results.variants[study, rest]
         suffix = (value, *part.suffix) if len(found) > 1 else (value,)
         cells = [cell for pair in pairs for cell in pair]
         pages.append(
             make_curve_grid_figure_spec(
-                make_file_name(name, *suffix), title, grid, material.method, part.context, cells
+                make_file_name(name, *suffix), title, grid, results.method, part.context, cells
             )
         )
     return pages
 
 
-def make_wrapper_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per kind of wrappers."""
+def make_wrapper_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one page per kind of wrappers."""
     title = "Training without and with wrappers around the environment"
     pages = make_variant_figure_specs(
-        material, "wrappers", "wrappers", title, lambda value: ("no wrappers", value)
+        results, "wrappers", "wrappers", title, lambda value: ("no wrappers", value)
     )
     reason = "no setting was run both with wrappers=none and with another value of wrappers"
     return [*pages] or [MissingFigure("wrappers", reason)]
 
 
-def make_parallel_env_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per number of parallel environments."""
+def make_parallel_env_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one page per number of parallel environments."""
     title = "Training with one and with several copies of the environment"
     pages = make_variant_figure_specs(
-        material, "vectorised", "n_envs", title, lambda value: ("1 copy", f"{value} copies")
+        results, "vectorised", "n_envs", title, lambda value: ("1 copy", f"{value} copies")
     )
     reason = "no setting was run both with n_envs=1 and with another value of n_envs"
     return [*pages] or [MissingFigure("vectorised", reason)]

@@ -1,6 +1,6 @@
 """Final scores on a horizontal axis: a dot per seed, their mean, and its interval.
 
-An arrow marks an interval that leaves the frame, and unusual numbers of runs are at the right.
+An arrow marks an interval that goes beyond the axis, and unusual numbers of runs are at the right.
 """
 
 import dataclasses
@@ -58,21 +58,21 @@ def compute_score_axis_limits(
 
 def draw_score_dots(
     axis: Axes,
-    spots: Sequence[DotRow],
+    dots: Sequence[DotRow],
     styles: Mapping[str, SeriesStyle],
-    frame: ScoreAxisLimits,
+    limits: ScoreAxisLimits,
     usual: int,
 ) -> None:
     """Draw final scores, each at its height.
 
     Numbers of runs other than the usual one are written beside the scores.
     """
-    axis.set_xlim(frame.low, frame.edge)
+    axis.set_xlim(limits.low, limits.edge)
     axis.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_return(value)))
-    for height, line in spots:
+    for height, line in dots:
         look = styles[line.name]
-        _draw_interval(axis, height, line, look, frame)
+        _draw_interval(axis, height, line, look, limits)
         axis.plot(
             line.scores,
             np.full(len(line.scores), height),
@@ -94,7 +94,7 @@ def draw_score_dots(
             markeredgewidth=0.4,
             zorder=4,
         )
-        _draw_mean_with_failed_runs(axis, height, line, look, frame)
+        _draw_mean_with_failed_runs(axis, height, line, look, limits)
         if _has_unusual_size(line, usual):
             _annotate_size(axis, height, line)
 
@@ -110,11 +110,11 @@ def describe_failed_runs(lines: Iterable[CurveLine]) -> str:
 
 
 def _draw_mean_with_failed_runs(
-    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, frame: ScoreAxisLimits
+    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, limits: ScoreAxisLimits
 ) -> None:
     if np.isfinite(line.with_failed_runs):
         axis.plot(
-            max(line.with_failed_runs, frame.low),
+            max(line.with_failed_runs, limits.low),
             height,
             color=look.color,
             marker="x",
@@ -126,16 +126,16 @@ def _draw_mean_with_failed_runs(
 
 
 def _draw_interval(
-    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, frame: ScoreAxisLimits
+    axis: Axes, height: float, line: CurveLine, look: SeriesStyle, limits: ScoreAxisLimits
 ) -> None:
     low, high = line.final.low, line.final.high
     if not np.isfinite(low):
         return
-    ends = [max(low, frame.low), min(high, frame.high)]
+    ends = [max(low, limits.low), min(high, limits.high)]
     axis.plot(ends, [height] * 2, color=look.color, linewidth=1.1, zorder=2)
     for end, cut, marker in (
-        (frame.low, low < frame.low, CARETLEFT),
-        (frame.high, high > frame.high, CARETRIGHT),
+        (limits.low, low < limits.low, CARETLEFT),
+        (limits.high, high > limits.high, CARETRIGHT),
     ):
         if cut:
             axis.plot(

@@ -24,7 +24,7 @@ class FigureFamily:
 
     name: str
     summary: str
-    sheets: Callable[[StudyResults], list[FigureSpec | MissingFigure]]
+    make_specs: Callable[[StudyResults], list[FigureSpec | MissingFigure]]
 
 
 FAMILIES = (
@@ -112,7 +112,7 @@ def list_family_names() -> list[str]:
 
 
 def make_family_figure_specs(
-    material: StudyResults, only: Sequence[str]
+    results: StudyResults, only: Sequence[str]
 ) -> dict[str, list[FigureSpec | MissingFigure]]:
     """Return the figures of some families, or of all where none is named; names are unique."""
     return {
@@ -120,7 +120,7 @@ def make_family_figure_specs(
             dataclasses.replace(item, is_main=family.name in MAIN_FAMILIES)
             if isinstance(item, FigureSpec)
             else item
-            for item in map(limit_settings, family.sheets(material))
+            for item in map(limit_settings, family.make_specs(results))
         ]
         for family in FAMILIES
         if not only or family.name in only

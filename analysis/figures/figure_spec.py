@@ -60,9 +60,10 @@ MAX_SETTINGS = 128
 
 def limit_settings(item: FigureSpec | MissingFigure) -> FigureSpec | MissingFigure:
     """Return a figure, or the reason why it is not drawn if it has too many settings."""
-    if isinstance(item, MissingFigure) or (count := len(item.cells)) <= MAX_SETTINGS:
+    if isinstance(item, MissingFigure) or len(item.cells) <= MAX_SETTINGS:
         return item
-    return MissingFigure(item.name, f"of {count} settings, {MAX_SETTINGS} are drawn: name fewer")
+    reason = f"of {len(item.cells)} settings, {MAX_SETTINGS} are drawn: name fewer"
+    return MissingFigure(item.name, reason)
 
 
 PNG_DPI = 200
@@ -136,14 +137,14 @@ FigureFiles = dict[str, bytes]  # content by kind
 
 
 def render_figure(
-    sheet: FigureSpec, kinds: Sequence[str] = ("png", "pdf"), dpi: int = PNG_DPI
+    spec: FigureSpec, kinds: Sequence[str] = ("png", "pdf"), dpi: int = PNG_DPI
 ) -> FigureFiles:
-    """Return the files of one figure: the same bytes for the same sheet.
+    """Return the files of one figure: the same bytes for the same spec.
 
     Kinds are `png`, `pdf` and `webp`.
     """
     with matplotlib.rc_context(get_paper_rc_settings()), _pause_garbage_collection():
-        figure = sheet.draw()
+        figure = spec.draw()
         return {kind: figure_to_bytes(figure, kind, dpi) for kind in kinds}
 
 
@@ -163,28 +164,28 @@ def _pause_garbage_collection() -> Iterator[None]:
 
 
 def render_figures(
-    sheets: Sequence[FigureSpec], kinds: Sequence[str], dpi: int, jobs: int
+    specs: Sequence[FigureSpec], kinds: Sequence[str], dpi: int, jobs: int
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
     """Draw figures in their order, `jobs` at a time.
 
     One job draws in this process; -1 is one per core.
     """
-    jobs = min(count_cores() if jobs == -1 else jobs, len(sheets))
+    jobs = min(count_cores() if jobs == -1 else jobs, len(specs))
     if jobs <= 1:
-        return ((sheet, render_figure(sheet, kinds, dpi)) for sheet in sheets)
+        return ((spec, render_figure(spec, kinds, dpi)) for spec in specs)
     # Forked workers need not import everything again. They start here and not with the first
     # figure requested: by then a progress display may run a thread, which is not safe to fork.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
-    waiting = [pool.submit(render_figure, sheet, kinds, dpi) for sheet in sheets]
-    return _collect_files(pool, sheets, waiting)
+    waiting = [pool.submit(render_figure, spec, kinds, dpi) for spec in specs]
+    return _collect_files(pool, specs, waiting)
 
 
 def _collect_files(
-    pool: ProcessPoolExecutor, sheets: Sequence[FigureSpec], waiting: Sequence[Future[FigureFiles]]
+    pool: ProcessPoolExecutor, specs: Sequence[FigureSpec], waiting: Sequence[Future[FigureFiles]]
 ) -> Iterator[tuple[FigureSpec, FigureFiles]]:
     with pool:
-        for sheet, future in zip(sheets, waiting, strict=True):
-            yield sheet, future.result()
+        for spec, future in zip(specs, waiting, strict=True):
+            yield spec, future.result()
 
 
 def count_cores() -> int:

@@ -21,6 +21,7 @@ from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure, lim
 from parallax.analysis.figures.panels import (
     CurveLine,
     PanelMargins,
+    ScorePanel,
     describe_interval,
     describe_sizes,
     draw_legend,
@@ -70,24 +71,24 @@ class TaskPanel:
         return [line for group in self.lines for line in group]
 
 
-def make_interval_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+def make_interval_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return one page per algorithm."""
-    found = [_make_interval_figure_spec(material, part) for part in material.parts]
+    found = [_make_interval_figure_spec(results, part) for part in results.parts]
     reason = "no two frameworks or recipes have a run used on one task"
     return [page for page in found if page] or [MissingFigure("intervals", reason)]
 
 
-def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
+def _make_interval_figure_spec(results: StudyResults, part: StudyVariant) -> FigureSpec | None:
     cells, algorithm, variant = part.cells, part.algorithm, part.variant
-    order = list_shared_recipes(material, cells)
+    order = list_shared_recipes(results, cells)
     found = tuple(
         TaskPanel(
             env,
             tuple(
-                make_framework_lines(material, StudyCell(part.study, env, algorithm, hps, variant))
+                make_framework_lines(results, StudyCell(part.study, env, algorithm, hps, variant))
                 for hps in order
             ),
-            _list_task_marks(material, [cell for cell in cells if cell.env == env]),
+            _list_task_marks(results, [cell for cell in cells if cell.env == env]),
         )
         for env in sorted({cell.env for cell in cells})
     )
@@ -99,10 +100,10 @@ def _make_interval_figure_spec(material: StudyResults, part: StudyVariant) -> Fi
     title = f"Scores of {get_label(algorithm)}"
     caption = (
         f"{title} ({part.context}). Filled: mean over seeds of the "
-        f"{material.verdicts.options.chosen_endpoint.description}."
+        f"{results.verdicts.options.chosen_endpoint.description}."
         f"{' Circles: seeds.' * any(len(line.scores) for line in lines)}"
         f"{describe_failed_runs(lines)} Lines: "
-        f"{describe_interval(material.method)}; "
+        f"{describe_interval(results.method)}; "
         f"an arrow where one goes on. Rows: whose hyperparameters.{describe_marks(names)} "
         f"{describe_sizes(lines)}."
     )
@@ -140,11 +141,11 @@ def _draw_task_panel(
     usual: int,
 ) -> None:
     axis.set_title(panel.env if len(panel.env) <= _LONGEST_TITLE else wrap_task_name(panel.env))
-    frame = compute_score_axis_limits(panel.all, usual, panel.marks)
+    limits = compute_score_axis_limits(panel.all, usual, panel.marks)
     step = 0.8 / len(styles)
     for i, lines in enumerate(panel.lines):
         places = {name: i - 0.4 + step * (j + 0.5) for j, name in enumerate(styles)}
-        draw_score_dots(axis, [(places[line.name], line) for line in lines], styles, frame, usual)
+        draw_score_dots(axis, [(places[line.name], line) for line in lines], styles, limits, usual)
     draw_score_marks(axis, panel.marks, along="x")
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_yticks(range(len(labels)), labels)
@@ -153,9 +154,9 @@ def _draw_task_panel(
         axis.axhline(edge - 0.5, color="0.85", linewidth=0.5)
 
 
-def _list_task_marks(material: StudyResults, cells: Sequence[StudyCell]) -> tuple[ScoreMark, ...]:
+def _list_task_marks(results: StudyResults, cells: Sequence[StudyCell]) -> tuple[ScoreMark, ...]:
     """Return the marks of one task under any recipe, each name once."""
-    marks = {mark.name: mark for cell in cells for mark in list_score_marks(material, cell)}
+    marks = {mark.name: mark for cell in cells for mark in list_score_marks(results, cell)}
     return tuple(marks.values())
 
 
@@ -163,38 +164,29 @@ OVERVIEW_NAME, DEFAULTS_NAME = "overview", "library_defaults"
 _OVERVIEW_COLUMNS = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class OverviewPanel:
-    """One algorithm on one task."""
-
-    title: str
-    lines: tuple[CurveLine, ...]
-    marks: tuple[ScoreMark, ...]
-
-
-def make_overview_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+def make_overview_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return the figure of settings that frameworks share, and that of library defaults."""
-    shared, own = _select_overview_cells(material)
+    shared, own = _select_overview_cells(results)
     title, missing = "Scores by algorithm, task and framework", "no two frameworks have a run used"
     settings = (
         (OVERVIEW_NAME, title, shared, f"{missing} in one setting"),
         (DEFAULTS_NAME, "Scores under library defaults", own, f"{missing} under library defaults"),
     )
-    return [limit_settings(_make_overview_figure_spec(material, *one)) for one in settings]
+    return [limit_settings(_make_overview_figure_spec(results, *one)) for one in settings]
 
 
 def _make_overview_figure_spec(
-    material: StudyResults, name: str, title: str, cells: tuple[StudyCell, ...], otherwise: str
+    results: StudyResults, name: str, title: str, cells: tuple[StudyCell, ...], otherwise: str
 ) -> FigureSpec | MissingFigure:
-    options = material.verdicts.options
+    options = results.verdicts.options
     scales = [find_score_scale(cell, options) for cell in cells]
     unknown = sorted({cell.env for cell, scale in zip(cells, scales, strict=True) if not scale})
     is_normalized = not unknown
     panels = tuple(
-        OverviewPanel(
+        ScorePanel(
             f"{get_label(cell.algorithm)}, {cell.env}\n{get_recipe_label(cell.hps)}",
-            make_framework_lines(material, cell),
-            list_score_marks(material, cell),
+            make_framework_lines(results, cell),
+            list_score_marks(results, cell),
         )
         for cell in cells
     )
@@ -217,11 +209,11 @@ def _make_overview_figure_spec(
         how = f" Scores are not normalized, since no scale is known for {', '.join(unknown)}."
     caption = (
         f"{title}. Filled: mean over seeds of the {options.chosen_endpoint.description}. Circles: "
-        f"seeds.{describe_failed_runs(lines)} Lines: {describe_interval(material.method)}; an "
+        f"seeds.{describe_failed_runs(lines)} Lines: {describe_interval(results.method)}; an "
         f"arrow where one goes on.{how}{describe_marks(names)} n: runs requested, completed and "
         "used of each framework; where it differs, a row says used/requested."
     )
-    behind = [own for own, framework in material.curves if {*list_cells(own, framework)} & {*cells}]
+    behind = [own for own, framework in results.curves if {*list_cells(own, framework)} & {*cells}]
     return FigureSpec(
         name,
         title,
@@ -231,7 +223,7 @@ def _make_overview_figure_spec(
     )
 
 
-def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
+def _normalize_panel(panel: ScorePanel, scale: ScoreScale) -> ScorePanel:
     lines = [
         dataclasses.replace(
             line,
@@ -247,16 +239,16 @@ def _normalize_panel(panel: OverviewPanel, scale: ScoreScale) -> OverviewPanel:
         for line in panel.lines
     ]
     marks = [ScoreMark(mark.name, scale.normalize(mark.score)) for mark in panel.marks]
-    return OverviewPanel(panel.title, tuple(lines), tuple(marks))
+    return ScorePanel(panel.title, tuple(lines), tuple(marks))
 
 
 def _select_overview_cells(
-    material: StudyResults,
+    results: StudyResults,
 ) -> tuple[tuple[StudyCell, ...], tuple[StudyCell, ...]]:
     """Select a shared setting per algorithm and task of main settings, and library defaults."""
     sizes: collections.Counter[StudyCell] = collections.Counter()
-    for cell, framework in material.curves:
-        if cell in material.verdicts.main_cells:
+    for cell, framework in results.curves:
+        if cell in results.verdicts.main_cells:
             sizes.update(list_cells(cell, framework))
     several = [cell for cell in sizes if sizes[cell] > 1]
     shared = [cell for cell in several if cell.hps != LIBRARY_DEFAULTS]
@@ -273,9 +265,7 @@ def _select_overview_cells(
     return tuple(found[key] for key in sorted(found)), tuple(own)
 
 
-def draw_overview_figure(
-    panels: tuple[OverviewPanel, ...], *, is_normalized: bool = False
-) -> Figure:
+def draw_overview_figure(panels: tuple[ScorePanel, ...], *, is_normalized: bool = False) -> Figure:
     """Draw the panels, on one axis where scores are normalized."""
     lines = [line for panel in panels for line in panel.lines]
     styles = get_framework_styles([line.name for line in lines])
@@ -291,10 +281,10 @@ def draw_overview_figure(
         usual = get_usual_size(panel.lines)
         axis.set_title(f"{panel.title}, n = {usual}")
         places = {name: i for i, name in enumerate(styles)}
-        spots = [(float(places[line.name]), line) for line in panel.lines]
+        dots = [(float(places[line.name]), line) for line in panel.lines]
         scope = (lines, shared) if is_normalized else (panel.lines, panel.marks)
-        frame = compute_score_axis_limits(scope[0], usual, scope[1])
-        draw_score_dots(axis, spots, styles, frame, usual)
+        limits = compute_score_axis_limits(scope[0], usual, scope[1])
+        draw_score_dots(axis, dots, styles, limits, usual)
         draw_score_marks(axis, panel.marks, along="x")
         axis.set_ylim(len(styles) - 0.5, -0.5)
         axis.set_yticks(range(len(styles)), [get_label(name) for name in styles])

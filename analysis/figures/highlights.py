@@ -21,6 +21,7 @@ from parallax.analysis.figures.panels import (
     MARK_LEGEND_HEIGHT,
     CurveLine,
     PanelMargins,
+    ScorePanel,
     describe_failed_curves,
     describe_interval,
     describe_sizes,
@@ -54,13 +55,12 @@ from parallax.analysis.labels import (
     get_recipe_label,
     make_file_name,
 )
-from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.ranking import WORST_FIRST
+from parallax.analysis.verdicts.statements import DIFFERENT
 from parallax.analysis.verdicts.study import StudyResults, StudyVariant
 
 _COLUMNS = 3
-
-HighlightPanel = tuple[str, tuple[CurveLine, ...], tuple[ScoreMark, ...]]  # title, lines, marks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,21 +69,22 @@ class HighlightPanels:
 
     Attributes:
         kind: What lines represent: `frameworks` or `algorithms`.
+        shares_axes: Whether all panels have the same axes.
     """
 
-    panels: tuple[HighlightPanel, ...]
+    panels: tuple[ScorePanel, ...]
     kind: str
-    shared: bool
+    shares_axes: bool
 
     @property
     def lines(self) -> list[CurveLine]:
         """All lines of all panels."""
-        return [line for _, lines, _ in self.panels for line in lines]
+        return [line for panel in self.panels for line in panel.lines]
 
     @property
     def marks(self) -> list[ScoreMark]:
         """All marks of all panels."""
-        return [mark for _, _, marks in self.panels for mark in marks]
+        return [mark for panel in self.panels for mark in panel.marks]
 
 
 def draw_highlight_figure(content: HighlightPanels) -> Figure:
@@ -96,7 +97,7 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
     )
     columns = min(_COLUMNS, len(content.panels))
     rows = math.ceil(len(content.panels) / columns)
-    titles = max(title.count("\n") for title, _, _ in content.panels)
+    titles = max(panel.title.count("\n") for panel in content.panels)
     names = list_mark_names(content.marks)
     top = 0.4 + 0.12 * titles + MARK_LEGEND_HEIGHT * bool(names)
     margins = PanelMargins(left=0.55, top=top, bottom=0.36, across=0.32, down=0.2)
@@ -126,24 +127,24 @@ def draw_highlight_figure(content: HighlightPanels) -> Figure:
 def _draw_highlight_panel(
     top: Axes,
     bottom: Axes,
-    panel: HighlightPanel,
+    panel: ScorePanel,
     content: HighlightPanels,
     styles: dict[str, SeriesStyle],
 ) -> None:
-    title, lines, marks = panel
     for axis in (top, bottom):
         axis.set_axis_on()
-    scope = content.lines if content.shared else list(lines)
-    top.set_title(title)
-    draw_lines(top, lines, styles)
-    fit_return_axis(top, scope, marks)
-    draw_score_marks(top, marks, along="y")
+    scope = content.lines if content.shares_axes else list(panel.lines)
+    top.set_title(panel.title)
+    draw_lines(top, panel.lines, styles)
+    fit_return_axis(top, scope, panel.marks)
+    draw_score_marks(top, panel.marks, along="y")
     set_step_axis(top, scope)
     places = {name: i for i, name in enumerate(styles)}
-    spots = [(float(places[line.name]), line) for line in lines]
+    dots = [(float(places[line.name]), line) for line in panel.lines]
     usual = get_usual_size(content.lines)
-    draw_score_dots(bottom, spots, styles, compute_score_axis_limits(scope, usual, marks), usual)
-    draw_score_marks(bottom, marks, along="x")
+    limits = compute_score_axis_limits(scope, usual, panel.marks)
+    draw_score_dots(bottom, dots, styles, limits, usual)
+    draw_score_marks(bottom, panel.marks, along="x")
     bottom.set_ylim(len(styles) - 0.4, -0.6)
     bottom.set_yticks([])
 
@@ -151,12 +152,12 @@ def _draw_highlight_panel(
 MAX_PANELS = 6  # settings in a figure
 
 
-def make_highlight_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per algorithm, and one per configuration that ranks algorithms."""
-    pages = [_make_algorithm_figure_spec(material, part) for part in material.parts]
+def make_highlight_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one figure per algorithm, and one per configuration that ranks algorithms."""
+    pages = [_make_algorithm_figure_spec(results, part) for part in results.parts]
     pages += [
-        _make_ranking_figure_spec(material, key)
-        for key in curves.list_ranking_configurations(material)
+        _make_ranking_figure_spec(results, key)
+        for key in curves.list_ranking_configurations(results)
     ]
     reason = "fewer than two settings have two frameworks with two runs used"
     found: list[FigureSpec | MissingFigure] = [page for page in pages if page is not None]
@@ -171,15 +172,15 @@ def select_most_different(items: list[PairVerdict]) -> list[PairVerdict]:
     return [item for item in known if first[item.cell] is item][:MAX_PANELS]
 
 
-def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
+def _make_algorithm_figure_spec(results: StudyResults, part: StudyVariant) -> FigureSpec | None:
     chosen = select_most_different(list(part.pairs))
     if len(chosen) < 2:  # other figures have the curves and scores of a single setting
         return None
     panels = tuple(
-        (
+        ScorePanel(
             f"{item.cell.env}\n{get_recipe_label(item.cell.hps)}",
-            curves.make_framework_lines(material, item.cell),
-            list_score_marks(material, item.cell),
+            curves.make_framework_lines(results, item.cell),
+            list_score_marks(results, item.cell),
         )
         for item in chosen
     )
@@ -191,7 +192,7 @@ def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> F
     )
     name = make_file_name("highlights", part.algorithm, *part.suffix)
     return make_highlight_figure_spec(
-        material,
+        results,
         name,
         title,
         how,
@@ -202,22 +203,22 @@ def _make_algorithm_figure_spec(material: StudyResults, part: StudyVariant) -> F
 
 
 def _make_ranking_figure_spec(
-    material: StudyResults, key: curves.RankingConfiguration
+    results: StudyResults, key: curves.RankingConfiguration
 ) -> FigureSpec | None:
     study, hps, variant = key
     items = [
         item
-        for item in material.verdicts.rankings
+        for item in results.verdicts.rankings
         if (item.study, item.hps, item.variant) == (study, hps, variant)
     ]
     if not items:
         return None
     worst = min(items, key=lambda i: (WORST_FIRST.index(i.verdict), i.same_order, i.env))
     panels = tuple(
-        (
+        ScorePanel(
             f"{worst.env}\n{get_label(ranked.framework)}",
-            curves.make_algorithm_lines(material, key, worst.env, ranked.framework),
-            _list_policy_marks(material, ranked.groups[0].cell),
+            curves.make_algorithm_lines(results, key, worst.env, ranked.framework),
+            _list_policy_marks(results, ranked.groups[0].cell),
         )
         for ranked in worst.rankings
     )
@@ -227,11 +228,11 @@ def _make_ranking_figure_spec(
         "and, among those, the smallest bootstrap probability of the same order "
         f"{format_order_probability(worst.same_order, worst.chance)}"
     )
-    part = material.variants[study, variant]
+    part = results.variants[study, variant]
     name = make_file_name("highlights", "ranking", hps, *part.suffix)
     cells = sorted({group.cell for ranked in worst.rankings for group in ranked.groups})
     return make_highlight_figure_spec(
-        material,
+        results,
         name,
         title,
         how,
@@ -241,13 +242,13 @@ def _make_ranking_figure_spec(
     )
 
 
-def _list_policy_marks(material: StudyResults, cell: StudyCell) -> tuple[ScoreMark, ...]:
+def _list_policy_marks(results: StudyResults, cell: StudyCell) -> tuple[ScoreMark, ...]:
     """Return the marks that all algorithms share: policies without training."""
-    return tuple(mark for mark in list_score_marks(material, cell) if mark.name != PUBLISHED)
+    return tuple(mark for mark in list_score_marks(results, cell) if mark.name != PUBLISHED)
 
 
 def make_highlight_figure_spec(
-    material: StudyResults,
+    results: StudyResults,
     name: str,
     title: str,
     how: str,
@@ -261,9 +262,9 @@ def make_highlight_figure_spec(
     """
     caption = (
         f"{title} ({context}): {how}. Above: mean return per evaluation over environment steps. "
-        f"Below: scores ({material.verdicts.options.chosen_endpoint.description}), a circle per "
+        f"Below: scores ({results.verdicts.options.chosen_endpoint.description}), a circle per "
         f"seed.{describe_failed_runs(content.lines)}{describe_failed_curves(content.lines)} Bands "
-        f"and lines: {describe_interval(material.method)}; an arrow where a line goes "
+        f"and lines: {describe_interval(results.method)}; an arrow where a line goes "
         f"on.{describe_marks(list_mark_names(content.marks))} {describe_sizes(content.lines)}."
     )
     return FigureSpec(
@@ -319,7 +320,7 @@ def parse_panel_choice(text: str) -> PanelChoice:
     return PanelChoice(clean_file_name(name), tuple(settings))
 
 
-def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -> FigureSpec:
+def make_panel_choice_figure_spec(results: StudyResults, choice: PanelChoice) -> FigureSpec:
     """Return the figure of requested panels.
 
     Runs of variants, that is of side experiments, are taken only where there are no others.
@@ -327,43 +328,43 @@ def make_panel_choice_figure_spec(material: StudyResults, choice: PanelChoice) -
     Raises:
         UnknownPanelError: There are no runs for a panel.
     """
-    panels: list[HighlightPanel] = []
+    panels: list[ScorePanel] = []
     cells: list[StudyCell] = []
     kind = FRAMEWORK_LINES
     for env, algorithm, hps in choice.settings:
         if algorithm == ALL_ALGORITHMS:
             kind = ALGORITHM_LINES
-            found = _make_panels_of_frameworks(material, env, hps)
+            found = _make_panels_of_frameworks(results, env, hps)
         else:
-            found = _make_panels_of_algorithm(material, env, algorithm, hps)
+            found = _make_panels_of_algorithm(results, env, algorithm, hps)
         if not found:
-            raise UnknownPanelError(_explain_unknown_panel(material, env, algorithm, hps))
+            raise UnknownPanelError(_explain_unknown_panel(results, env, algorithm, hps))
         panels += [panel for panel, _ in found]
         cells += [cell for _, own in found for cell in own]
-    title = "Chosen settings"
     how = "as requested: " + ", ".join(":".join(setting) for setting in choice.settings)
     cells = sorted(set(cells))
-    contexts = sorted({material.variants[cell.study, cell.variant].context for cell in cells})
-    shared = kind == ALGORITHM_LINES and len(choice.settings) == 1
-    content = HighlightPanels(tuple(panels), kind, shared)
+    contexts = sorted({results.variants[cell.study, cell.variant].context for cell in cells})
+    shares_axes = kind == ALGORITHM_LINES and len(choice.settings) == 1
+    content = HighlightPanels(tuple(panels), kind, shares_axes)
     return make_highlight_figure_spec(
-        material, choice.name, title, how, content, "; ".join(contexts), cells
+        results, choice.name, "Chosen settings", how, content, "; ".join(contexts), cells
     )
 
 
 def _make_panels_of_algorithm(
-    material: StudyResults, env: str, algorithm: str, hps: str
-) -> list[tuple[HighlightPanel, list[StudyCell]]]:
-    known = {cell for cell, _ in material.curves}
+    results: StudyResults, env: str, algorithm: str, hps: str
+) -> list[tuple[ScorePanel, list[StudyCell]]]:
+    """Return a panel per study and variant, each with the settings behind it."""
+    known = {cell for cell, _ in results.curves}
     found = sorted(c for c in known if (c.env, c.algorithm, c.hps) == (env, algorithm, hps))
-    choices = _select_main_cells(material, found)
+    choices = _select_main_cells(results, found)
     several = len(choices) > 1
     return [
         (
-            (
+            ScorePanel(
                 _format_choice_title(cell, get_recipe_label(hps), several),
-                curves.make_framework_lines(material, cell),
-                list_score_marks(material, cell),
+                curves.make_framework_lines(results, cell),
+                list_score_marks(results, cell),
             ),
             [cell],
         )
@@ -372,34 +373,34 @@ def _make_panels_of_algorithm(
 
 
 def _make_panels_of_frameworks(
-    material: StudyResults, env: str, hps: str
-) -> list[tuple[HighlightPanel, list[StudyCell]]]:
-    """Return a panel per framework, with all its algorithms."""
+    results: StudyResults, env: str, hps: str
+) -> list[tuple[ScorePanel, list[StudyCell]]]:
+    """Return a panel per framework with all its algorithms, each with the settings behind it."""
     recipe = LIBRARY_DEFAULTS if hps == OWN_RECIPE else hps
     keys = {
         cell
-        for cell, _ in material.curves
+        for cell, _ in results.curves
         if cell.env == env and recipe in (LIBRARY_DEFAULTS, cell.hps)
     }
     found = []
     for study, variant in sorted(
-        {(c.study, c.variant) for c in _select_main_cells(material, sorted(keys))}
+        {(c.study, c.variant) for c in _select_main_cells(results, sorted(keys))}
     ):
-        at = {(c, name) for c, name in material.curves if (c.study, c.variant) == (study, variant)}
+        at = {(c, name) for c, name in results.curves if (c.study, c.variant) == (study, variant)}
         for framework in sorted({name for cell, name in at if cell.env == env}):
-            lines = curves.make_algorithm_lines(material, (study, recipe, variant), env, framework)
+            lines = curves.make_algorithm_lines(results, (study, recipe, variant), env, framework)
             own = [c for c, name in at if name == framework and c.env == env]
             wanted = framework if recipe == LIBRARY_DEFAULTS else recipe
             if lines:
                 title = f"{env}, {get_recipe_label(recipe)}\n{get_label(framework)}"
                 cells_shown = [c for c in own if c.hps == wanted]
-                marks = _list_policy_marks(material, cells_shown[0]) if cells_shown else ()
-                found.append(((title, lines, marks), cells_shown))
+                marks = _list_policy_marks(results, cells_shown[0]) if cells_shown else ()
+                found.append((ScorePanel(title, lines, marks), cells_shown))
     return found
 
 
-def _select_main_cells(material: StudyResults, cells: list[StudyCell]) -> list[StudyCell]:
-    return [cell for cell in cells if cell in material.verdicts.main_cells] or cells
+def _select_main_cells(results: StudyResults, cells: list[StudyCell]) -> list[StudyCell]:
+    return [cell for cell in cells if cell in results.verdicts.main_cells] or cells
 
 
 def _format_choice_title(cell: StudyCell, recipe: str, several: bool) -> str:
@@ -407,9 +408,9 @@ def _format_choice_title(cell: StudyCell, recipe: str, several: bool) -> str:
     return f"{cell.env}, {get_label(cell.algorithm)}\n{recipe}{apart}"
 
 
-def _explain_unknown_panel(material: StudyResults, env: str, algorithm: str, hps: str) -> str:
+def _explain_unknown_panel(results: StudyResults, env: str, algorithm: str, hps: str) -> str:
     """Return a message with the settings that there are, the closest first."""
-    known = {(cell.env, cell.algorithm, cell.hps) for cell, _ in material.curves}
+    known = {(cell.env, cell.algorithm, cell.hps) for cell, _ in results.curves}
     if algorithm == ALL_ALGORITHMS:
         known = {(one, ALL_ALGORITHMS, recipe) for one, _, recipe in known}
     texts = sorted(":".join(setting) for setting in known)

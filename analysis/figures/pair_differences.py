@@ -90,20 +90,20 @@ class DifferenceGrid:
     panels: tuple[DifferencePanel | None, ...]
 
 
-def make_pair_difference_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One forest plot per algorithm and variant."""
-    defaults = group_items(material.verdicts.defaults, lambda item: item.cell.variant_key)
+def make_pair_difference_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one forest plot per algorithm and variant."""
+    defaults = group_items(results.verdicts.defaults, lambda item: item.cell.variant_key)
     pages: list[FigureSpec | MissingFigure] = []
-    for part in material.parts:
+    for part in results.parts:
         key = part.study, part.algorithm, part.variant
         items = [item for item in (*part.pairs, *defaults.get(key, ())) if item.margin.size > 0]
-        treated = [
+        with_failed = [
             item
-            for item in material.verdicts.intention_to_treat
+            for item in results.verdicts.intention_to_treat
             if item.margin.size > 0 and item.cell.variant_key == key
         ]
-        if len({_get_key(item) for item in (*items, *treated)}) > 1:
-            pages.append(_make_figure_spec(material, part, items, treated))
+        if len({_get_key(item) for item in (*items, *with_failed)}) > 1:
+            pages.append(_make_figure_spec(results, part, items, with_failed))
     reason = "no two pairs of frameworks or settings with a run used in both"
     return pages or [MissingFigure("verdicts", reason)]
 
@@ -113,12 +113,12 @@ def _get_key(item: PairVerdict) -> tuple[StudyCell, str, str]:
 
 
 def _make_figure_spec(
-    material: StudyResults,
+    results: StudyResults,
     part: StudyVariant,
     items: Sequence[PairVerdict],
-    treated: Sequence[PairVerdict],
+    with_failed: Sequence[PairVerdict],
 ) -> FigureSpec:
-    options = material.verdicts.options
+    options = results.verdicts.options
     sizes = {group.n for item in items for group in (item.first, item.second)}
     families = {item.family: item.family_size for item in items}
     tests = " and ".join(f"{size} tests of {name}" for name, size in families.items())
@@ -132,11 +132,11 @@ def _make_figure_spec(
         f"{_describe_conditional(items)}. Hollow marks "
         "on grey: not both frameworks are shown to have learned, that is to be better than doing "
         "nothing, random actions and untrained policies by the margin."
-        f"{_CROSSES * bool(treated)} n = {labels.format_range(sizes)} runs used per framework."
+        f"{_CROSSES * bool(with_failed)} n = {labels.format_range(sizes)} runs used per framework."
     )
     name = labels.make_file_name("verdicts", part.algorithm, *part.suffix)
     own = {item.first.cell for item in items} | {item.second.cell for item in items}
-    draw = functools.partial(draw_difference_figure, _arrange_pairs(material, items, treated))
+    draw = functools.partial(draw_difference_figure, _arrange_pairs(results, items, with_failed))
     return FigureSpec(name, title, caption, tuple(sorted(own)), draw)
 
 
@@ -153,13 +153,13 @@ def _describe_conditional(items: Sequence[PairVerdict]) -> str:
 
 
 def _arrange_pairs(
-    material: StudyResults, complete: Sequence[PairVerdict], treated: Sequence[PairVerdict]
+    results: StudyResults, complete: Sequence[PairVerdict], with_failed: Sequence[PairVerdict]
 ) -> DifferenceGrid:
     """Return a panel per task and recipe, or with a single pair a panel per recipe.
 
-    Of `treated` pairs, failed trainings are at the bottom.
+    In pairs of `with_failed`, failed trainings are at the bottom of the task's range.
     """
-    failed = {_get_key(item): item for item in treated}
+    failed = {_get_key(item): item for item in with_failed}
     found_complete = {_get_key(item) for item in complete}
     alone = [item for key, item in failed.items() if key not in found_complete]
     items = sorted((*complete, *alone), key=_get_key)
@@ -170,7 +170,7 @@ def _arrange_pairs(
     if len(pairs) == 1:
         for item in items:
             found[item.cell.hps][item.cell.env] = _measure_difference(
-                material, item, item.cell.env, failed.get(_get_key(item))
+                results, item, item.cell.env, failed.get(_get_key(item))
             )
         panels = tuple(
             DifferencePanel(f"{pairs[0]}\n{labels.get_recipe_label(hps)}", found[hps])
@@ -180,7 +180,7 @@ def _arrange_pairs(
     cells = {(item.cell.env, item.cell.hps): item.cell for item in items}
     for item in items:
         found[item.cell][_name_pair(item)] = _measure_difference(
-            material, item, _name_pair(item), failed.get(_get_key(item))
+            results, item, _name_pair(item), failed.get(_get_key(item))
         )
     # Recipes have columns of their own only if a task was run with several, and titles fit.
     title = max(map(len, [*tasks, *map(labels.get_recipe_label, recipes)]), default=0)
@@ -201,10 +201,10 @@ def _name_pair(item: PairVerdict) -> str:
 
 
 def _measure_difference(
-    material: StudyResults, item: PairVerdict, name: str, treated: PairVerdict | None
+    results: StudyResults, item: PairVerdict, name: str, with_failed: PairVerdict | None
 ) -> PairDifference:
     difference = low = high = math.nan
-    if item is not treated:
+    if item is not with_failed:
         difference, low, high = (
             value / item.margin.size for value in (item.difference, item.low, item.high)
         )
@@ -214,9 +214,9 @@ def _measure_difference(
         low,
         high,
         _name_statement(item),
-        {item.first.key, item.second.key} <= material.verdicts.learned,
-        treated.difference / treated.margin.size if treated else math.nan,
-        _name_statement(treated) if treated else statements.INCONCLUSIVE,
+        {item.first.key, item.second.key} <= results.verdicts.learned,
+        with_failed.difference / with_failed.margin.size if with_failed else math.nan,
+        _name_statement(with_failed) if with_failed else statements.INCONCLUSIVE,
     )
 
 

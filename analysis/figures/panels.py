@@ -179,7 +179,7 @@ def _estimate_legend_width(names: Sequence[str]) -> float:
 
 
 def draw_patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02) -> None:
-    """One line of coloured boxes, `down` inches below the top of a figure."""
+    """Draw one line of coloured boxes, `down` inches below the top of a figure."""
     handles = [
         Patch(facecolor=color, edgecolor="0.4", label=text) for text, color in colors.items()
     ]
@@ -187,7 +187,7 @@ def draw_patch_legend(figure: Figure, colors: dict[str, str], down: float = 0.02
 
 
 def label_row(axis: Axes, text: str) -> None:
-    """Bold text at the left of a row."""
+    """Write bold text at the left of a row."""
     axis.set_ylabel(text, fontweight="bold")
 
 
@@ -257,6 +257,15 @@ def make_curve_line(
     return CurveLine(name, steps, curve.mean, low, high, shown, size, scores)
 
 
+@dataclasses.dataclass(frozen=True)
+class ScorePanel:
+    """Curves or scores of one setting, and the scores that they are compared with."""
+
+    title: str
+    lines: tuple[CurveLine, ...]
+    marks: tuple[ScoreMark, ...]
+
+
 def make_failed_line(name: str, requested: int) -> CurveLine:
     """Return the line of a framework without a used run: no curve, only a number of runs."""
     nothing = np.empty(0)
@@ -302,7 +311,7 @@ def draw_curve(
     width: float,
     marks: tuple[int, int],
 ) -> None:
-    """One curve with its band, where it has one.
+    """Draw one curve with its band, where it has one.
 
     Args:
         axis: Axes to draw on.

@@ -24,16 +24,19 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 def make_replay_figure_specs(study: replay.ReplayVerdicts) -> tuple[FigureSpec, ...]:
     """Return a figure for each setting of a framework: curves, errors, costs."""
-    places = group_items(study.strategy_results, lambda way: (way.cell, way.framework))
-    shown = {place: ways for place, ways in places.items() if any(way.group.n for way in ways)}
-    return tuple(_make_replay_figure_spec(*place, tuple(ways)) for place, ways in shown.items())
+    places = group_items(study.strategy_results, lambda result: (result.cell, result.framework))
+    return tuple(
+        _make_replay_figure_spec(*place, tuple(results))
+        for place, results in places.items()
+        if any(result.group.n for result in results)
+    )
 
 
 def _make_replay_figure_spec(
-    cell: StudyCell, framework: str, ways: tuple[replay.ReplayStrategyResult, ...]
+    cell: StudyCell, framework: str, results: tuple[replay.ReplayStrategyResult, ...]
 ) -> FigureSpec:
     title = f"Replay strategies: {get_label(framework)}'s {get_label(cell.algorithm)}, {cell.env}"
-    counts = ", ".join(f"{way.name} {way.group.n} of {way.group.requested}" for way in ways)
+    counts = ", ".join(f"{one.name} {one.group.n} of {one.group.requested}" for one in results)
     caption = (
         f"{title} ({cell.study}, hyperparameters {cell.hps}, {cell.variant}). Left: mean return at "
         "evaluations. Middle: mean absolute percentage error of predicted priorities in each third "
@@ -41,24 +44,21 @@ def _make_replay_figure_spec(
         f"Student's t over runs. Runs completed of requested: {counts}."
     )
     place = (cell.study, cell.env, cell.algorithm, cell.hps, framework, cell.variant)
-    draw_it = functools.partial(draw_replay_figure, ways)
-    return FigureSpec(make_file_name("replay", *place), title, caption, (cell,), draw_it)
+    draw = functools.partial(draw_replay_figure, results)
+    return FigureSpec(make_file_name("replay", *place), title, caption, (cell,), draw)
 
 
-def draw_replay_figure(ways: Sequence[replay.ReplayStrategyResult]) -> Figure:
-    """Three panels in a row."""
-    palette = PALETTE
-    ordered = sorted(ways, key=lambda way: replay.get_strategy_order(way.name))
-    colors = {way.name: palette[i % len(palette)] for i, way in enumerate(ordered)}
+def draw_replay_figure(results: Sequence[replay.ReplayStrategyResult]) -> Figure:
+    """Draw three panels in a row: returns, errors of priorities, and costs."""
+    ordered = sorted(results, key=lambda result: replay.get_strategy_order(result.name))
+    colors = {one.name: PALETTE[i % len(PALETTE)] for i, one in enumerate(ordered)}
     figure, axes = make_panel_grid(1, 3, PAGE_WIDTH, _REPLAY_HEIGHT, _MARGINS)
-    for number, way in enumerate(ordered):
-        look: dict[str, object] = {
-            "color": colors[way.name],
-            "marker": _MARKERS[number % len(_MARKERS)],
-        }
-        _draw_strategy_curve(axes[0, 0], way, look)
-        _draw_errors(axes[0, 1], way, look)
-    _draw_costs(axes[0, 2], [way for way in ordered if way.seconds["sampling"].n])
+    for number, result in enumerate(ordered):
+        marker = _MARKERS[number % len(_MARKERS)]
+        look: dict[str, object] = {"color": colors[result.name], "marker": marker}
+        _draw_strategy_curve(axes[0, 0], result, look)
+        _draw_errors(axes[0, 1], result, look)
+    _draw_costs(axes[0, 2], [result for result in ordered if result.seconds["sampling"].n])
     axes[0, 0].set(title="return", xlabel="environment steps")
     axes[0, 1].set(title="error of priorities, %", xlabel="third of training")
     axes[0, 1].set_yscale("log")
@@ -73,24 +73,24 @@ def draw_replay_figure(ways: Sequence[replay.ReplayStrategyResult]) -> Figure:
 
 
 def _draw_strategy_curve(
-    axis: Axes, way: replay.ReplayStrategyResult, look: dict[str, object]
+    axis: Axes, result: replay.ReplayStrategyResult, look: dict[str, object]
 ) -> None:
-    runs = way.group.runs
+    runs = result.group.runs
     if not runs:
         return
     shared = sorted(set.intersection(*(set(run.timesteps.tolist()) for run in runs)))
     rows = [[int(np.flatnonzero(run.timesteps == step)[0]) for step in shared] for run in runs]
     curves = np.stack([run.results[at].mean(axis=1) for run, at in zip(runs, rows, strict=True)])
     mean, low, high = compute_interval_bounds(curves)
-    axis.plot(shared, mean, label=f"{way.name} (n={len(runs)})", markersize=2.5, **look)  # type: ignore[arg-type]
+    axis.plot(shared, mean, label=f"{result.name} (n={len(runs)})", markersize=2.5, **look)  # type: ignore[arg-type]
     if len(runs) < MIN_SEEDS_OF_BAND:
         axis.plot(shared, curves.T, color=str(look["color"]), linewidth=0.5, alpha=0.6)
     elif not np.isnan(low).all():
         axis.fill_between(shared, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def _draw_errors(axis: Axes, way: replay.ReplayStrategyResult, look: dict[str, object]) -> None:
-    known = [(stage, error) for stage, error in enumerate(way.errors, 1) if error.n]
+def _draw_errors(axis: Axes, result: replay.ReplayStrategyResult, look: dict[str, object]) -> None:
+    known = [(stage, error) for stage, error in enumerate(result.errors, 1) if error.n]
     if not known:
         return
     centres = np.array([100 * error.mean for _, error in known])
@@ -105,14 +105,14 @@ def _compute_half_width(found: ConfidenceInterval, side: int) -> float:
     return 0.0 if math.isnan(end) else 100 * abs(end - found.mean)
 
 
-def _draw_costs(axis: Axes, ways: Sequence[replay.ReplayStrategyResult]) -> None:
-    bottom = np.zeros(len(ways))
+def _draw_costs(axis: Axes, results: Sequence[replay.ReplayStrategyResult]) -> None:
+    bottom = np.zeros(len(results))
     for part, shade in zip(replay.COST_PARTS, ("0.25", "0.55", "0.8"), strict=True):
-        heights = np.array([1e6 * way.seconds[part].mean for way in ways])
-        axis.bar(range(len(ways)), heights, bottom=bottom, color=shade, label=part)
+        heights = np.array([1e6 * result.seconds[part].mean for result in results])
+        axis.bar(range(len(results)), heights, bottom=bottom, color=shade, label=part)
         bottom += heights
-    axis.set_xticks(range(len(ways)), [way.name for way in ways], fontsize=SMALL_FONT)
-    if ways:
+    axis.set_xticks(range(len(results)), [result.name for result in results], fontsize=SMALL_FONT)
+    if results:
         axis.set_ylim(0, 1.6 * float(bottom.max()))  # room for the legend
         # In the order in which the parts are stacked.
         axis.legend(fontsize=SMALL_FONT, frameon=False, loc="upper left", reverse=True)

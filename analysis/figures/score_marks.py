@@ -37,17 +37,17 @@ class ScoreMark:
 
 
 def list_score_marks(
-    material: StudyResults, cell: StudyCell, *, is_curve: bool = False
+    results: StudyResults, cell: StudyCell, *, is_curve: bool = False
 ) -> tuple[ScoreMark, ...]:
     """Return the known marks of a setting.
 
     The endpoint decides whether a published score can be compared. A curve has returns of single
     evaluations, whatever the endpoint is.
     """
-    endpoint = material.verdicts.options.chosen_endpoint
+    endpoint = results.verdicts.options.chosen_endpoint
     if endpoint.is_steps and not is_curve:
         return ()
-    marks = list_cell_marks(cell, material.references[cell])
+    marks = list_cell_marks(cell, results.references[cell])
     has_published = is_curve or endpoint.evaluations
     return tuple(mark for mark in marks if mark.name != PUBLISHED or has_published)
 

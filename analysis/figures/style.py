@@ -70,7 +70,7 @@ def get_algorithm_styles(algorithms: Iterable[str]) -> dict[str, SeriesStyle]:
 
 
 def get_rc_settings() -> Any:
-    """Matplotlib settings for all figures, for `rc_context`; fonts ship with Matplotlib."""
+    """Return settings of all figures for `rc_context`; their fonts ship with Matplotlib."""
     return {
         # Matplotlib reads settings from a file in the current folder, which may be untrusted.
         **{k: v for k, v in dict.items(matplotlib.rcParamsDefault) if not k.startswith("backend")},

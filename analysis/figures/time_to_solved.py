@@ -36,29 +36,29 @@ PanelTimes = dict[str, dict[bool, CensoredTimes]]
 """Steps to the threshold by framework: of complete runs, and whether failed ones count too."""
 
 
-def make_reached_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
+def make_reached_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
     """Return one figure per study with several levels, or per algorithm for endpoints of steps."""
     by_level = [
         _make_spec(one, name)
-        for one, name in name_level_figures(material, REACHED_NAME)
+        for one, name in name_level_figures(results, REACHED_NAME)
         if any(spread.scale for spread in one.spreads)
     ]
-    endpoint = material.verdicts.options.chosen_endpoint
-    parts = material.parts if endpoint.is_steps and not by_level else ()
-    by_algorithm = [_make_endpoint_spec(material, part) for part in parts]
+    endpoint = results.verdicts.options.chosen_endpoint
+    parts = results.parts if endpoint.is_steps and not by_level else ()
+    by_algorithm = [_make_endpoint_spec(results, part) for part in parts]
     reason = "no study has several levels of alignment and solved scores, or an endpoint of steps"
     found = [*by_level, *(spec for spec in by_algorithm if spec)]
     return [*found] or [MissingFigure(REACHED_NAME, reason)]
 
 
-def _make_endpoint_spec(material: StudyResults, part: StudyVariant) -> FigureSpec | None:
+def _make_endpoint_spec(results: StudyResults, part: StudyVariant) -> FigureSpec | None:
     """Return the figure of an algorithm whose runs are compared by steps to a threshold."""
-    options = material.verdicts.options
+    options = results.verdicts.options
     rows: dict[StudyCell, PanelTimes] = {}
     lengths: dict[StudyCell, int] = {}
-    treated = material.verdicts.with_failed_runs
-    failed = [group for group in (treated.groups if treated else ()) if group.failed]
-    for group in (*material.verdicts.groups, *failed):
+    other = results.verdicts.with_failed_runs
+    failed = [group for group in (other.groups if other else ()) if group.failed]
+    for group in (*results.verdicts.groups, *failed):
         if group.cell in part.cells and group.n and group.censored:
             times = rows.setdefault(group.cell, {}).setdefault(group.framework, {})
             times[group in failed] = group.censored

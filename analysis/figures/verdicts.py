@@ -46,11 +46,11 @@ class ReproductionBar:
     counts: tuple[tuple[int, ...], ...]
 
 
-def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One figure per study and variant."""
+def make_reproduction_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one figure per study and variant."""
     compared = [
         item
-        for item in material.verdicts.reproduction
+        for item in results.verdicts.reproduction
         if item.published.table == TARGETS_TABLE
         and item.verdict_thesis_interval
         and item.verdict_two_sided_test
@@ -63,11 +63,11 @@ def make_reproduction_figure_specs(material: StudyResults) -> list[FigureSpec | 
             "hyperparameters `original` on a task whose published score the thesis read off"
         )
         return [MissingFigure("reproduction", reason)]
-    return [_make_reproduction_figure_spec(material, key, found[key]) for key in sorted(found)]
+    return [_make_reproduction_figure_spec(results, key, found[key]) for key in sorted(found)]
 
 
 def _make_reproduction_figure_spec(
-    material: StudyResults, key: tuple[str, str], items: Sequence[ReproductionVerdict]
+    results: StudyResults, key: tuple[str, str], items: Sequence[ReproductionVerdict]
 ) -> FigureSpec:
     found = group_items(items, lambda item: (item.group.cell.algorithm, item.group.framework))
     bars = [_make_reproduction_bar("all", items)]
@@ -75,7 +75,7 @@ def _make_reproduction_figure_spec(
         _make_reproduction_bar(f"{get_label(algorithm)}, {get_label(framework)}", own)
         for (algorithm, framework), own in sorted(found.items(), key=lambda entry: entry[0])
     ]
-    part = material.variants[key]
+    part = results.variants[key]
     title = "Scores compared with the original papers"
     steps = " to ".join(sorted({f"{item.published.steps:,}" for item in items}))
     sizes = {item.group.n for item in items}
@@ -83,7 +83,7 @@ def _make_reproduction_figure_spec(
         f"{title} ({part.context}): how many of the {len(items)} comparisons with scores read "
         f"off the papers by the thesis come out worse, similar or better. Left: published "
         "mean against mean ± 1.96·population deviation/√n. Right: two-sided test at "
-        f"{material.verdicts.options.alpha:.0%}, without correction. Evaluations nearest to the "
+        f"{results.verdicts.options.alpha:.0%}, without correction. Evaluations nearest to the "
         f"published {steps} steps; n = {format_range(sizes)} runs used."
     )
     name = make_file_name("reproduction", *part.suffix)
@@ -159,28 +159,28 @@ class RankPanel:
     ranks: tuple[tuple[str, tuple[float, ...]], ...]
 
 
-def make_rank_figure_specs(material: StudyResults) -> list[FigureSpec | MissingFigure]:
-    """One page per study and variant."""
-    found = group_items(material.verdicts.rankings, lambda item: (item.study, item.variant))
+def make_rank_figure_specs(results: StudyResults) -> list[FigureSpec | MissingFigure]:
+    """Return one page per study and variant."""
+    found = group_items(results.verdicts.rankings, lambda item: (item.study, item.variant))
     reason = "no two frameworks ran the same two algorithms in the same setting"
-    return [_make_rank_figure_spec(material, key, found[key]) for key in sorted(found)] or [
+    return [_make_rank_figure_spec(results, key, found[key]) for key in sorted(found)] or [
         MissingFigure("ranks", reason)
     ]
 
 
 def _make_rank_figure_spec(
-    material: StudyResults, key: tuple[str, str], items: list[RankingVerdict]
+    results: StudyResults, key: tuple[str, str], items: list[RankingVerdict]
 ) -> FigureSpec:
     rows = tuple(sorted({item.env for item in items}))
     columns = sort_recipes(item.hps for item in items)
     known = {(item.env, item.hps): _make_rank_panel(item) for item in items}
     panels = tuple(tuple(known.get((env, hps)) for hps in columns) for env in rows)
     sizes = {group.n for i in items for ranked in i.rankings for group in ranked.groups}
-    part = material.variants[key]
+    part = results.variants[key]
     title = "Ranks of the algorithms"
     caption = (
         f"{title} ({part.context}): 1 is best; algorithms that Welch's test does not separate "
-        f"at {material.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
+        f"at {results.verdicts.options.alpha:.0%} (Holm-corrected within a framework) "
         "share their ranks. Marks: algorithms, a row per framework. Background: verdict on all "
         "frameworks. Number: bootstrap probability "
         "that no two algorithms' means are in opposite orders, and in brackets what it would be on "

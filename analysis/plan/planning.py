@@ -10,7 +10,6 @@ from parallax.analysis.data.runs import CompletedRun, LoadedRuns, RunId, StudyCe
 from parallax.analysis.labels import format_number, format_ranges, format_seeds_needed
 from parallax.analysis.plan.suite_needs import SuiteNeed, find_suite_goals
 from parallax.analysis.verdicts.consistency import (
-    INCONCLUSIVE,
     PairVerdict,
     compute_holm_levels,
     estimate_pair_seed_range,
@@ -25,6 +24,7 @@ from parallax.analysis.verdicts.groups import (
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.ranking import RankingVerdict
 from parallax.analysis.verdicts.sequential import SequentialVerdict
+from parallax.analysis.verdicts.statements import INCONCLUSIVE
 
 CostKey = tuple[str, ...]
 
@@ -165,27 +165,22 @@ def plan_seeds(
     """
     chosen = options or VerdictOptions()
     levels = compute_holm_levels(verdicts, chosen.alpha)
-    goals = [
-        SeedGoal(
-            (item.first, item.second),
-            size,
-            estimate_pair_seed_range(item, level, chosen) if size else _UNKNOWN_RANGE,
-        )
-        for item, level in zip(verdicts, levels, strict=True)
-        for size in [_estimate_goal_size(item, step)]
-    ]
+    goals = []
+    for item, level in zip(verdicts, levels, strict=True):
+        size = _estimate_goal_size(item, step)
+        ends = estimate_pair_seed_range(item, level, chosen) if size else _UNKNOWN_RANGE
+        goals.append(SeedGoal((item.first, item.second), size, ends))
     goals += _make_untested_goals(group_runs(loaded))
-    more, beyond = _make_ranking_goals(rankings, most)
+    by_ranking, beyond = _make_ranking_goals(rankings, most)
     # A ranking is decided by the runs of two settings: if one cannot be repeated, it stays open.
-    more = [
-        goals
-        for goals in more
-        if all(_classify_goal(goal.pair, goal.size, most) == "planned" for goal in goals)
+    by_ranking = [
+        found
+        for found in by_ranking
+        if all(_classify_goal(goal.pair, goal.size, most) == "planned" for goal in found)
     ]
-    plan = _make_plan(
-        goals, loaded, most, replace_failed, [goal for goals in more for goal in goals]
-    )
-    return dataclasses.replace(plan, rankings=len(more), rankings_over_limit=beyond)
+    ranking_goals = [goal for found in by_ranking for goal in found]
+    plan = _make_plan(goals, loaded, most, replace_failed, ranking_goals)
+    return dataclasses.replace(plan, rankings=len(by_ranking), rankings_over_limit=beyond)
 
 
 def plan_suite_seeds(
@@ -203,10 +198,13 @@ def plan_suite_seeds(
         for one, two, need in find_suite_goals(needs, groups)
     ]
     plan = _make_plan(goals, loaded, most, replace_failed)
-    waiting = [need for need in needs if need.is_open]
-    beyond = sum(max(need.needed, need.size + 1) > most for need in waiting)
+    inconclusive = [need for need in needs if need.is_open]
+    beyond = sum(max(need.needed, need.size + 1) > most for need in inconclusive)
     return dataclasses.replace(
-        plan, planned=len(waiting) - beyond, over_limit=beyond, decided=len(needs) - len(waiting)
+        plan,
+        planned=len(inconclusive) - beyond,
+        over_limit=beyond,
+        decided=len(needs) - len(inconclusive),
     )
 
 
@@ -264,39 +262,46 @@ def _make_plan(
     loaded: LoadedRuns,
     most: int,
     replace_failed: bool,
-    uncounted: Sequence[SeedGoal] = (),
+    ranking_goals: Sequence[SeedGoal] = (),
 ) -> SeedPlan:
+    """Plan the seeds that reach all goals; only `goals` are counted as pairs of frameworks."""
+    kinds = [_classify_goal(goal.pair, goal.size, most) for goal in goals]
+    counts = collections.Counter(kinds)
+    planned = [goal for goal, kind in zip(goals, kinds, strict=True) if kind == "planned"]
     wanted: dict[GroupKey, SeedGoal] = {}
-    counts = collections.Counter[str]()
-    for i, goal in enumerate([*goals, *uncounted]):
-        kind = _classify_goal(goal.pair, goal.size, most)
-        counts[kind] += i < len(goals)
-        for group in goal.pair if kind == "planned" else ():
+    for goal in (*planned, *ranking_goals):
+        for group in goal.pair:
             if group.key not in wanted or goal.size > wanted[group.key].size:
                 wanted[group.key] = goal
-    stock = RunInventory(loaded, replace_failed)
+    inventory = RunInventory(loaded, replace_failed)
     groups = {group.key: group for group in group_runs(loaded)}
     needs = [
         dataclasses.replace(
-            stock.compute_need(groups[key], int(goal.size)),
+            inventory.compute_need(groups[key], int(goal.size)),
             size=int(goal.size),
             low=goal.ends[0],
             high=goal.ends[1],
         )
         for key, goal in sorted(wanted.items(), key=lambda item: item[0])
     ]
-    kinds = (counts[name] for name in ("planned", "beyond", "decided", "not ours"))
-    return SeedPlan(tuple(need for need in needs if need.seeds), *kinds)
+    return SeedPlan(
+        tuple(need for need in needs if need.seeds),
+        planned=counts["planned"],
+        over_limit=counts["over limit"],
+        decided=counts["decided"],
+        not_repeatable=counts["not repeatable"],
+    )
 
 
 def _classify_goal(pair: GroupPair, size: float, most: int) -> str:
+    """Return `decided`, `empty`, `not repeatable`, `planned` or `over limit`."""
     if not size:
         return "decided"
     if not any(group.runs for group in pair):
         return "empty"  # there is no run whose settings could be repeated
     if not all(_is_repeatable(run) for group in pair for run in group.runs):
-        return "not ours"
-    return "planned" if size <= most else "beyond"
+        return "not repeatable"
+    return "planned" if size <= most else "over limit"
 
 
 def _is_repeatable(run: CompletedRun) -> bool:

@@ -148,20 +148,20 @@ def format_suite_needs(needs: Sequence[SuiteNeed], options: VerdictOptions) -> l
 def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOptions) -> str:
     _, algorithm, hps, variant = key
     words = [get_label(algorithm), get_recipe_label(hps), *([variant] if variant else [])]
-    waiting = sorted((need for need in own if need.is_open), key=lambda need: need.needed)
+    inconclusive = sorted((need for need in own if need.is_open), key=lambda need: need.needed)
     tasks, size = len(own[0].verdict.tasks), format_range({need.size for need in own})
     text = (
         f"  {', '.join(words)}, {tasks} tasks, {size} seeds each: "
-        f"{len(own) - len(waiting)} of {len(own)} pairs decided"
+        f"{len(own) - len(inconclusive)} of {len(own)} pairs decided"
     )
-    if not waiting:
+    if not inconclusive:
         return text
-    chances = sorted(need.power for need in waiting if not math.isnan(need.power))
-    power = f"power with {size}: {chances[0]:.0%} to {chances[-1]:.0%}" if chances else ""
-    median, last = waiting[(len(waiting) - 1) // 2], waiting[-1]
+    powers = sorted(need.power for need in inconclusive if not math.isnan(need.power))
+    power = f" (power with {size}: {powers[0]:.0%} to {powers[-1]:.0%})" if powers else ""
+    median, last = inconclusive[(len(inconclusive) - 1) // 2], inconclusive[-1]
     return (
         f"{text}; {options.power:.0%} power for half of the others needs {_format_seeds(median)} "
-        f"seeds per task, for all of them {_format_seeds(last)}{f' ({power})' if power else ''}"
+        f"seeds per task, for all of them {_format_seeds(last)}{power}"
     )
 
 
@@ -181,10 +181,10 @@ def find_suite_goals(
 
     `groups` has the group of each framework by study, algorithm, recipe, variant and task.
     """
-    return [
-        (*(groups[*need.verdict.key, env][name] for name in pair), need)  # type: ignore[misc]
-        for need in needs
-        if need.is_open and math.isfinite(need.needed)
-        for pair in [(need.verdict.first, need.verdict.second)]
-        for env in need.verdict.tasks
-    ]
+    found = []
+    for need in needs:
+        if need.is_open and math.isfinite(need.needed):
+            for env in need.verdict.tasks:
+                members = groups[*need.verdict.key, env]
+                found.append((members[need.verdict.first], members[need.verdict.second], need))
+    return found

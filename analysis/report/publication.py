@@ -63,9 +63,9 @@ class StudyPublication:
         file: Name of the file of packed runs, in the folder.
         folder: The folder, as seen from where the command runs.
         command: Command that writes all of it again.
-        sheets: Figures; the overview, and that of library defaults, if there is one.
+        figure_specs: Figures; the overview, and that of library defaults, if there is one.
         grid: The planned runs; None where no file lists them.
-        causes: Effects of single changes, from separate files.
+        ablations: Effects of single changes, from separate files.
         whole: Name of the whole page in HTML, in the folder; empty where it is not written.
         notes: Remarks for readers: the first stands below the title, others below the answer.
     """
@@ -74,10 +74,10 @@ class StudyPublication:
     file: str
     folder: str
     command: str
-    material: StudyResults
-    sheets: tuple[FigureSpec, ...]
+    results: StudyResults
+    figure_specs: tuple[FigureSpec, ...]
     grid: StudyGrid | None
-    causes: tuple[AblationReport, ...] = ()
+    ablations: tuple[AblationReport, ...] = ()
     whole: str = ""
     notes: tuple[str, ...] = ()
 
@@ -88,19 +88,19 @@ class StudyPublication:
 
     def find_figure_specs(self, name: str) -> tuple[FigureSpec, ...]:
         """Return the figure of this name, if there is one."""
-        return tuple(sheet for sheet in self.sheets if sheet.name == name)
+        return tuple(spec for spec in self.figure_specs if spec.name == name)
 
 
 def make_publication_texts(study: StudyPublication) -> dict[str, str]:
     """Return the page and the tables by their names in the folder."""
-    verdicts, loaded = study.material.verdicts, study.material.loaded
-    scores = make_score_tables(verdicts, study.material.method)
+    verdicts, loaded = study.results.verdicts, study.results.loaded
+    scores = make_score_tables(verdicts, study.results.method)
     tables = {f"{table.name}.csv": score_table_to_csv(table) for table in scores}
     tables |= {
         name: table_to_csv(one) for name, one in make_verdict_tables(verdicts).items() if one.items
     }
     tables["causes.csv"] = rows_to_csv(
-        [row for one in study.causes for row in make_ablation_rows(one.item)]
+        [row for one in study.ablations for row in make_ablation_rows(one.item)]
     )
     tables["runs.csv"] = rows_to_csv(runs.count_runs_by_setting(loaded, study.grid))
     found = {f"{TABLES}/{name}": round_to_ten_digits(text) for name, text in tables.items() if text}
@@ -114,48 +114,13 @@ def round_to_ten_digits(text: str) -> str:
 
 def make_publication_document(study: StudyPublication) -> Document:
     """Return the page."""
-    verdicts, loaded = study.material.verdicts, study.material.loaded
-    endpoint = verdicts.options.chosen_endpoint
-    findings = headline.select_headline_findings(verdicts)
-    has_levels = bool(study.material.levels)
-    explanations = ablation.list_explanations(study.causes, is_short=has_levels)
-    same = verdicts.main_consistency
-    differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
-    level_blocks = _make_level_blocks(study, explanations)
-    suites, treated = suite.describe_suites(verdicts), list_failed_run_answers(verdicts)
+    verdicts, loaded = study.results.verdicts, study.results.loaded
     blocks: list[Block] = [
-        *map(Remark, study.notes[:1]),
-        *level_blocks,
-        *([ReportSection("Notes", study.notes[1:])] if study.notes[1:] else []),
-        *([ReportSection("Details", ("All runs and pairs follow.",))] if level_blocks else []),
-        runs.describe_counts(loaded, study.grid),
-        join_words(
-            [
-                f"Compared are {'final ' * (endpoint.name == FINAL)}scores: the "
-                f"{endpoint.description}. ",
-                differences,
-            ]
-        ),
-        *([] if has_levels else _list_findings(findings)),
-        *([explanations] if explanations and not has_levels else []),
-        *([] if has_levels else study.find_figure_specs(OVERVIEW_NAME)),
+        *_make_answer_blocks(study),
         *_link_html(study),
-        ReportSection(
-            "Verdicts, setting by setting",
-            (
-                *_describe_terms(study),
-                consistency.make_setting_summary(verdicts, same),
-                overall.describe_omnibus(verdicts),
-                Listing(suites, "All tasks of an algorithm together") if suites else "",
-                Listing(treated, consistency.describe_bottom_score(verdicts)) if treated else "",
-                *(
-                    consistency.make_setting_sections(verdicts, same)
-                    or ["No two frameworks have a run in one setting."]
-                ),
-            ),
-        ),
+        _make_verdicts_section(study),
         *_make_defaults_section(study, verdicts.main_defaults),
-        *([ablation.make_ablation_section(study.causes)] if study.causes else []),
+        *([ablation.make_ablation_section(study.ablations)] if study.ablations else []),
         ReportSection(
             "Does the ranking of algorithms hold?",
             (
@@ -179,19 +144,59 @@ def make_publication_document(study: StudyPublication) -> Document:
         ReportSection(
             "Scores",
             (
-                f"Intervals: 95%, {INTERVAL_FORMULAS[study.material.method]}."
+                f"Intervals: 95%, {INTERVAL_FORMULAS[study.results.method]}."
                 f"{_warn_of_equal_runs(study)}",
-                *make_score_tables(verdicts, study.material.method),
+                *make_score_tables(verdicts, study.results.method),
             ),
         ),
         ReportSection(
             "Figures",
-            tuple(one for one in study.sheets if one.name not in _find_shown_figures(study)),
+            tuple(one for one in study.figure_specs if one.name not in _find_shown_figures(study)),
         ),
         _make_commands_section(study),
         _make_merge_section(study),
     ]
     return Document(study.title, tuple(blocks))
+
+
+def _make_answer_blocks(study: StudyPublication) -> list[Block]:
+    """Return the blocks before the verdicts: the answer, notes, counts of runs and findings."""
+    results, loaded = study.results, study.results.loaded
+    explanations = ablation.list_explanations(study.ablations, is_short=bool(results.levels))
+    level_blocks = _make_level_blocks(study, explanations)
+    blocks: list[Block] = [*map(Remark, study.notes[:1]), *level_blocks]
+    if study.notes[1:]:
+        blocks.append(ReportSection("Notes", study.notes[1:]))
+    if level_blocks:
+        blocks.append(ReportSection("Details", ("All runs and pairs follow.",)))
+    endpoint = results.verdicts.options.chosen_endpoint
+    kind = "final scores" if endpoint.name == FINAL else "scores"
+    differences = hyperparameters.describe_differences(loaded.runs, explanations is not None)
+    blocks.append(runs.describe_counts(loaded, study.grid))
+    blocks.append(join_words([f"Compared are {kind}: the {endpoint.description}. ", differences]))
+    if not results.levels:
+        blocks += _list_findings(headline.select_headline_findings(results.verdicts))
+        blocks += [explanations] if explanations else []
+        blocks += study.find_figure_specs(OVERVIEW_NAME)
+    return blocks
+
+
+def _make_verdicts_section(study: StudyPublication) -> ReportSection:
+    verdicts = study.results.verdicts
+    pairs = verdicts.main_consistency
+    suites, with_failed = suite.describe_suites(verdicts), list_failed_run_answers(verdicts)
+    blocks: tuple[Block, ...] = (
+        *_describe_terms(study),
+        consistency.make_setting_summary(verdicts, pairs),
+        overall.describe_omnibus(verdicts),
+        Listing(suites, "All tasks of an algorithm together") if suites else "",
+        Listing(with_failed, consistency.describe_bottom_score(verdicts)) if with_failed else "",
+        *(
+            consistency.make_setting_sections(verdicts, pairs)
+            or ["No two frameworks have a run in one setting."]
+        ),
+    )
+    return ReportSection("Verdicts, setting by setting", blocks)
 
 
 def make_readme_section(study: StudyPublication, up: str) -> str:
@@ -200,31 +205,28 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
     `up` is the folder as seen from the README.
     """
     page = f"{up}/{PUBLICATION_PAGE_NAME}"
-    has_levels = bool(study.material.levels)
-    contents = "has all pairs, tables and figures, and the commands that make"
+    has_levels = bool(study.results.levels)
     blocks: list[Block] = []
-    for one in study.material.levels:
+    for one in study.results.levels:
         blocks += [
             (Strong(alignment_levels.describe_shares(one)),),
             *_find_figures(study, LEVELS_NAME),
             Listing(alignment_levels.list_level_findings(one)),
         ]
-    if has_levels:
-        contents = (
-            "says how sure this is, helps to choose a framework, and has the commands that make"
-        )
-    else:
+    contents = "says how sure this is, helps to choose a framework, and has"
+    if not has_levels:
+        contents = "has all pairs, tables and figures, and"
         blocks = [
-            runs.describe_counts(study.material.loaded, study.grid),
-            hyperparameters.describe_unequal_recipes(study.material.loaded.runs),
+            runs.describe_counts(study.results.loaded, study.grid),
+            hyperparameters.describe_unequal_recipes(study.results.loaded.runs),
             *study.find_figure_specs(OVERVIEW_NAME),
-            *_list_findings(headline.select_headline_findings(study.material.verdicts)),
+            *_list_findings(headline.select_headline_findings(study.results.verdicts)),
         ]
     blocks += [
-        ablation.list_explanations(study.causes, page, is_short=has_levels) or "",
+        ablation.list_explanations(study.ablations, page, is_short=has_levels) or "",
         (
             Link("The page", page),
-            f" {contents} runs and page again; ",
+            f" {contents} the commands that make runs and page again; ",
             Link(study.file, f"{up}/{study.file}"),
             " has the runs.",
         ),
@@ -236,27 +238,26 @@ def make_readme_section(study: StudyPublication, up: str) -> str:
 def _make_level_blocks(study: StudyPublication, explanations: Listing | None) -> list[Block]:
     """Return the answer of a study with several levels of alignment, which comes first."""
     found: list[Block] = []
-    for number, one in enumerate(study.material.levels):
-        figures, causes, reached = (
-            (
-                _find_figures(study, LEVELS_NAME),
-                [explanations] if explanations else [],
-                _find_figures(study, REACHED_NAME),
-            )
-            if number == 0
-            else ([], [], [])
+    for number, one in enumerate(study.results.levels):
+        if number > 0:
+            found += alignment_levels.make_level_blocks(one)
+            continue
+        found += alignment_levels.make_level_blocks(
+            one,
+            figures=_find_figures(study, LEVELS_NAME),
+            causes=[explanations] if explanations else [],
+            reached=_find_figures(study, REACHED_NAME),
+            crossed=study.results.crossed,
         )
-        crossed = study.material.crossed if number == 0 else ()
-        found += alignment_levels.make_level_blocks(one, figures, causes, reached, crossed)
-    if study.material.controls:
-        found.append(level_checks.make_control_section(study.material.controls))
-    if found and study.material.longer:
-        found.append(level_checks.make_longer_section(study.material.longer))
-    return [*found, *map(level_checks.make_crossed_section, study.material.crossed)]
+    if study.results.controls:
+        found.append(level_checks.make_control_section(study.results.controls))
+    if found and study.results.longer:
+        found.append(level_checks.make_longer_section(study.results.longer))
+    return [*found, *map(level_checks.make_crossed_section, study.results.crossed)]
 
 
 def _find_figures(study: StudyPublication, *starts: str) -> list[FigureSpec]:
-    return [one for one in study.sheets if one.name.startswith(starts)]
+    return [one for one in study.figure_specs if one.name.startswith(starts)]
 
 
 def _find_shown_figures(study: StudyPublication) -> set[str]:
@@ -268,16 +269,14 @@ def splice_readme_section(text: str, section_text: str) -> str | None:
     """Return a README with the section between the marks; None where it lacks them."""
     before, begun, rest = text.partition(SECTION_BEGIN)
     _, ended, after = rest.partition(SECTION_END)
-    return (
-        f"{before}{SECTION_BEGIN}\n{section_text}\n{SECTION_END}{after}"
-        if begun and ended
-        else None
-    )
+    if not (begun and ended):
+        return None
+    return f"{before}{SECTION_BEGIN}\n{section_text}\n{SECTION_END}{after}"
 
 
 def _describe_terms(study: StudyPublication) -> tuple[Block, ...]:
     terms = (
-        *consistency.describe_verdict_terms(study.material.verdicts.options),
+        *consistency.describe_verdict_terms(study.results.verdicts.options),
         "n: runs used per framework.",
         "Shown to learn: final returns above doing nothing, random actions and, in runs that "
         "evaluated it, the framework's own untrained policy by the margin; one-sided Welch tests "
@@ -293,7 +292,7 @@ def _make_defaults_section(
 ) -> list[ReportSection]:
     if not own:
         return []
-    verdicts, loaded = study.material.verdicts, study.material.loaded
+    verdicts, loaded = study.results.verdicts, study.results.loaded
     blocks: tuple[Block, ...] = (
         (
             "Each framework runs under the defaults of its library, so that frameworks differ in "
@@ -331,7 +330,7 @@ def _list_findings(findings: Sequence[Words]) -> list[Block]:
 
 def _warn_of_equal_runs(study: StudyPublication) -> str:
     """Return a warning if all runs of a mean are equal, such as at a task's maximum."""
-    groups = study.material.verdicts.groups
+    groups = study.results.verdicts.groups
     count = sum(group.n > 1 and not group.moments.sd for group in groups)
     if not count:
         return ""
@@ -342,7 +341,7 @@ def _warn_of_equal_runs(study: StudyPublication) -> str:
 
 
 def _make_commands_section(study: StudyPublication) -> ReportSection:
-    loaded, blocks = study.material.loaded, list[Block]()
+    loaded, blocks = study.results.loaded, list[Block]()
     names = sorted({cell.study for cell in loaded.cells})
     training: tuple[str, ...] = ()
     if study.grid:
@@ -350,7 +349,7 @@ def _make_commands_section(study: StudyPublication) -> ReportSection:
             planned for item in loaded.folders if (planned := requested_run_from_folder(item))
         ]
         training = study.grid.format_commands(made)
-    elif study.material.levels:
+    elif study.results.levels:
         training = (f"parallax train -m study={shlex.quote(names[0])}",)
     if training:
         packing = (

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from parallax.analysis.data.diagnosis import read_diagnosis_summary
+from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure
 from parallax.analysis.labels import INTERVAL_FORMULAS, format_run_counts, hide_machine, make_anchor
 from parallax.analysis.report.document import (
@@ -53,11 +54,8 @@ FiguresByFamily = Mapping[str, Sequence[FigureSpec | MissingFigure]]
 
 def _make_next_step(results: StudyResults) -> tuple[Block, ...]:
     command = format_why_command(results.groups.values(), hide_machine(results.loaded.root))
-    return (
-        ("Why the most different pair differs is answered by", CodeBlock((command,)))
-        if command
-        else ()
-    )
+    lead = "This command explains the difference of the most different pair:"
+    return (lead, CodeBlock((command,))) if command else ()
 
 
 def make_report_document(
@@ -69,21 +67,7 @@ def make_report_document(
 ) -> Document:
     """Return the report."""
     verdicts, loaded = results.verdicts, results.loaded
-    answers = tuple(_answer_with_failed_runs(ask, verdicts) for ask in _QUESTIONS)
-    others = [
-        _answer_with_failed_runs(ask, verdicts)
-        for ask in (overall.answer_pooled, overall.answer_paired)
-    ]
-    judged = [verdicts, *([verdicts.with_failed_runs] if verdicts.with_failed_runs else [])]
-    pooled, paired = any(one.pooled for one in judged), any(one.paired for one in judged)
-    shown_others = {
-        name: answer.question
-        for name, answer, items in (
-            ("over all tasks", others[0], pooled),
-            ("seed by seed", others[1], paired),
-        )
-        if items
-    }
+    pooled, paired = _answer_pooled_and_paired(verdicts)
 
     def draw(*families: str) -> list[Block]:
         items = [item for family in families for item in figures[family]]
@@ -92,8 +76,6 @@ def make_report_document(
     def make_both_tables(make: _MakeTable) -> list[Block]:
         return [make(verdicts), make_failed_runs_table(make, verdicts)]
 
-    missing = [item for items in figures.values() for item in items]
-    not_drawn = [item for item in missing if isinstance(item, MissingFigure)]
     sections: list[Block] = [
         *draw("levels"),
         *(
@@ -101,16 +83,8 @@ def make_report_document(
             for number, one in enumerate(results.levels)
         ),
         *(make_crossed_section(one) for one in results.crossed),
-        _make_answers_section(answers, shown_others, ablations),
-        ReportSection(
-            "What was run",
-            (
-                runs.make_study_grid(loaded),
-                ReportSection("On what", runs.describe_provenance(loaded, with_machine=True)),
-                ReportSection("What is missing", runs.describe_missing_runs(loaded, not_drawn)),
-            ),
-            "study",
-        ),
+        _make_answers_section(verdicts, {**pooled, **paired}, ablations),
+        _make_study_section(loaded, figures),
         *_make_diagnosis_section(results),
         *_make_section(
             "Reproduction",
@@ -134,10 +108,10 @@ def make_report_document(
         *_make_section(
             "Pooled and paired",
             "others",
-            [others[0]] if pooled else [],
+            [*pooled.values()],
             *make_both_tables(lambda one: overall.make_pooled_table(one.pooled)),
             *make_both_tables(_TABLES["pooled"]),
-            *([others[1]] if paired else []),
+            *paired.values(),
             *make_both_tables(_TABLES["paired"]),
         ),
         *_make_section(
@@ -157,20 +131,43 @@ def make_report_document(
         _make_method_section(results, command, versions),
     ]
     names = sorted({cell.study for cell in loaded.cells})
-    title = f"Parallax report: {', '.join(names)}"
     warning = describe_mixed_endpoints(loaded, verdicts.options)
     top = (format_run_counts(loaded), f"{warning}." if warning else "")
-    return Document(title, (*top, *sections))
+    return Document(f"Parallax report: {', '.join(names)}", (*top, *sections))
+
+
+def _make_study_section(loaded: LoadedRuns, figures: FiguresByFamily) -> ReportSection:
+    items = [item for family in figures.values() for item in family]
+    not_drawn = [item for item in items if isinstance(item, MissingFigure)]
+    blocks = (
+        runs.make_study_grid(loaded),
+        ReportSection("On what", runs.describe_provenance(loaded, with_machine=True)),
+        ReportSection("What is missing", runs.describe_missing_runs(loaded, not_drawn)),
+    )
+    return ReportSection("What was run", blocks, "study")
+
+
+def _answer_pooled_and_paired(
+    verdicts: StudyVerdicts,
+) -> tuple[dict[str, QuestionAnswer], dict[str, QuestionAnswer]]:
+    """Return both answers by their name in a sentence; without a pair to analyse, no answer."""
+    judged = [one for one in (verdicts, verdicts.with_failed_runs) if one is not None]
+    pooled, paired = {}, {}
+    if any(one.pooled for one in judged):
+        pooled["over all tasks"] = _answer_with_failed_runs(overall.answer_pooled, verdicts)
+    if any(one.paired for one in judged):
+        paired["seed by seed"] = _answer_with_failed_runs(overall.answer_paired, verdicts)
+    return pooled, paired
 
 
 def _answer_with_failed_runs(
     ask: Callable[[StudyVerdicts], QuestionAnswer], verdicts: StudyVerdicts
 ) -> QuestionAnswer:
     """Return an answer of complete runs, with what changes in it if failed runs are counted."""
-    found, treated = ask(verdicts), verdicts.with_failed_runs
-    if treated is None:
+    found = ask(verdicts)
+    if verdicts.with_failed_runs is None:
         return found
-    other = ask(treated)
+    other = ask(verdicts.with_failed_runs)
     same = other.headline.text == found.headline.text
     lead = consistency.describe_bottom_score(verdicts)
     text = f"{lead}: {'the same.' if same else other.headline.text}"
@@ -186,12 +183,12 @@ def _answer_with_failed_runs(
 
 def list_failed_run_answers(verdicts: StudyVerdicts) -> tuple[str, ...]:
     """Return the answers to all questions with failed runs at the bottom; none if none failed."""
-    treated = verdicts.with_failed_runs
-    if treated is None:
+    other = verdicts.with_failed_runs
+    if other is None:
         return ()
-    answers = [ask(treated) for ask in (*_QUESTIONS, overall.answer_pooled, overall.answer_paired)]
+    answers = [ask(other) for ask in (*_QUESTIONS, overall.answer_pooled, overall.answer_paired)]
     found = tuple(f"{one.question} {one.headline.text}" for one in answers)
-    return (*found, *suite.describe_suites(treated))
+    return (*found, *suite.describe_suites(other))
 
 
 def make_failed_runs_table(make: _MakeTable, verdicts: StudyVerdicts) -> Table[Any]:
@@ -231,10 +228,12 @@ def _make_section(
 
 
 def _make_answers_section(
-    answers: Sequence[QuestionAnswer],
-    others: Mapping[str, str],
+    verdicts: StudyVerdicts,
+    others: Mapping[str, QuestionAnswer],
     ablations: Sequence[ablation.AblationReport],
 ) -> ReportSection:
+    """Return the answers to all questions, with links to `others`, which are in a later section."""
+    answers = [_answer_with_failed_runs(ask, verdicts) for ask in _QUESTIONS]
     introduction: tuple[Inline, ...] = (
         "Do the frameworks ",
         Link("reach what was published", f"#{make_anchor(answers[0].question)}"),
@@ -245,12 +244,12 @@ def _make_answers_section(
         "?",
     )
     if others:
-        links = [(Link(name, f"#{make_anchor(question)}"),) for name, question in others.items()]
+        links = [(Link(name, f"#{make_anchor(one.question)}"),) for name, one in others.items()]
         introduction = (
             *introduction,
-            " Other looks at the same pairs, ",
+            " Other analyses of the same pairs, ",
             *join_words(links, " and "),
-            ", stand below and change no verdict.",
+            ", are below and change no verdict.",
         )
     explained = ablation.list_explanations(ablations) if ablations else None
     return ReportSection("Answers in words", (introduction, *answers, explained or ""), "answers")

@@ -116,7 +116,7 @@ def compute_aggregates(
 
 
 def _compute_statistics(tasks: TaskScores, counts: ResampleCounts) -> FloatArray:
-    """float[4, resamples], in the order of `AGGREGATE_NAMES`."""
+    """Return float[4, resamples], in the order of `AGGREGATE_NAMES`."""
     starts = np.cumsum([0, *(len(task) for task in tasks)])
     means = np.stack(
         [
@@ -139,7 +139,7 @@ _MAX_REPEATS = 2**40  # above this, tasks weigh the same up to rounding
 
 
 def compute_interquartile_mean(tasks: TaskScores, counts: ResampleCounts) -> FloatArray:
-    """Mean of the middle half of all values, after cutting whole values as scipy does.
+    """Compute the mean of the middle half of all values, after cutting whole values as scipy does.
 
     If tasks have unequal numbers of values, each value is repeated so that all tasks have equally
     many.
@@ -253,7 +253,7 @@ def compute_improvement(
     resamples: int = 2_000,
     level: float = LEVEL,
 ) -> ImprovementProbability:
-    """Probability of improvement of every pair, with intervals from the stratified bootstrap.
+    """Compute the probability of improvement of every pair, with stratified bootstrap intervals.
 
     Args:
         scores: Per implementation one float[n] of normalized scores per task, n at least 1.
@@ -282,7 +282,7 @@ def compute_improvement(
 def _compute_win_rate(
     first: TaskScores, second: TaskScores, one: ResampleCounts, two: ResampleCounts
 ) -> FloatArray:
-    """float[resamples], wins and half ties over pairs of runs, averaged over tasks."""
+    """Return float[resamples], wins and half ties over pairs of runs, averaged over tasks."""
     total = np.zeros(one.shape[1])
     starts = _compute_task_offsets(first), _compute_task_offsets(second)
     for i, (a, b) in enumerate(zip(first, second, strict=True)):

@@ -383,7 +383,7 @@ class RecipeShares:
         own: Share of differences between frameworks, each with its own recipe.
         equal: Share of differences between frameworks that all have one recipe,
             float64[recipes].
-        low: Lower ends of bootstrap intervals of `equal`, float64[recipes].
+        low: Lower ends of 95% bootstrap intervals of `equal`, float64[recipes].
         recipes: Share of differences between recipes in one framework, mean over frameworks.
     """
 
@@ -395,17 +395,13 @@ class RecipeShares:
 
 
 def estimate_recipe_shares(
-    scores: NDArray[np.float64],
-    generator: np.random.Generator,
-    confidence: float = 0.95,
-    resamples: int = 10_000,
+    scores: NDArray[np.float64], generator: np.random.Generator, resamples: int = 10_000
 ) -> RecipeShares:
     """Estimate the differences that remain between frameworks with the same recipe, per recipe.
 
     Args:
         scores: float64[recipes, frameworks, seeds]; recipe i is that of framework i.
         generator: Source of the resamples of seeds.
-        confidence: Of the intervals.
         resamples: Their number.
     """
     drawn: _DrawnRows = {}
@@ -420,7 +416,7 @@ def estimate_recipe_shares(
         / getattr(own, name).sum(axis=-1, keepdims=True)
         for name in ("estimate", "world", "draws")
     )
-    low, high = _compute_basic_interval(estimate, world, draws, confidence)
+    low, high = _compute_basic_interval(estimate, world, draws, 0.95)
     columns = [estimate_framework_variance([list(one)]).between for one in scores.swapaxes(0, 1)]
     total = own.estimate.sum()
     return RecipeShares(

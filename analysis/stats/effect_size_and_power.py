@@ -8,16 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats.moments import Z_975, FloatArray, SampleMoments
 from parallax.analysis.stats.unobserved_failures import compute_unobserved_allowance
-
-_Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
 
 
 def compute_hedges_g(
     first: SampleMoments, second: SampleMoments
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Difference in pooled standard deviations, corrected for small samples, with its interval.
+    """Compute the difference in pooled standard deviations, for small samples, with its interval.
 
     Correction and variance after Hedges (1981) and Hedges and Olkin (1985); the interval uses
     Student's t quantile in place of the normal one.
@@ -52,7 +50,7 @@ def compute_hedges_g(
 
 
 def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
-    """Share of pairs in which the first value is larger; ties count half.
+    """Compute the share of pairs in which the first value is larger; ties count half.
 
     That is the Mann-Whitney statistic divided by n m.
 
@@ -64,7 +62,7 @@ def improvement_from_samples(first: FloatArray, second: FloatArray) -> float:
 
 
 def improvement_from_moments(first: SampleMoments, second: SampleMoments) -> FloatArray:
-    """Chance that a value of the first is larger, for normal values."""
+    """Compute the chance that a value of the first is larger, for normal values."""
     spread = np.sqrt(first.sd**2 + second.sd**2)
     gap = first.mean - second.mean
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -103,7 +101,7 @@ def _solve_newcombe_end(
         # Hanley and McNeil's variance (1982), with (n + m) / 2 in place of both sizes.
         bend = (1 - middle) / (2 - middle) + middle / (1 + middle)
         variance = middle * (1 - middle) * (1 + inner_size * bend) / (n * m)
-        near = (middle - estimate) ** 2 <= _Z_975**2 * variance
+        near = (middle - estimate) ** 2 <= Z_975**2 * variance
         inside, outside = np.where(near, middle, inside), np.where(near, outside, middle)
     return np.where(np.isnan(estimate), np.nan, (inside + outside) / 2)
 
@@ -117,7 +115,7 @@ MIN_PERMUTATION_SEEDS = 4  # of 8 values there are 70 splits, of 6 only 20
 def compute_difference_power(
     gap: ArrayLike, sds: tuple[ArrayLike, ArrayLike], n: ArrayLike, alpha: ArrayLike
 ) -> FloatArray:
-    """Power of Welch's two-sided test for a true difference.
+    """Compute the power of Welch's two-sided test for a true difference.
 
     From the noncentral t distribution with Satterthwaite's degrees of freedom.
 
@@ -150,7 +148,7 @@ def compute_equivalence_power(
     margin: ArrayLike,
     rooms: tuple[ArrayLike, ArrayLike] = (0.0, 0.0),
 ) -> FloatArray:
-    """Power to show that a true difference is within the margin.
+    """Compute the power to show that a true difference is within the margin.
 
     By two one-sided tests and the bound of `stats.unobserved_failures`.
 

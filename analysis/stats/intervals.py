@@ -18,7 +18,7 @@ RESAMPLES = 10_000
 
 
 def resample_means(samples: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Means of `RESAMPLES` resamples; the columns share their draws.
+    """Return the means of `RESAMPLES` resamples; the columns share their draws.
 
     Args:
         samples: float[n, ...], finite.

@@ -47,8 +47,10 @@ class Endpoint:
     @functools.cached_property
     def evaluations(self) -> int:
         """Number of last evaluations that are averaged; 0 for `auc` and `steps-P`."""
+        if self.name == FINAL:
+            return 1
         found = _LAST.fullmatch(self.name)
-        return 1 if self.name == FINAL else int(found[1]) if found else 0
+        return int(found[1]) if found else 0
 
     @functools.cached_property
     def is_steps(self) -> bool:
@@ -112,7 +114,8 @@ class Endpoint:
             weights[first:-1] += widths / 2
             weights[first + 1 :] += widths / 2
             return np.asarray(weights / widths.sum())
-        last = min(len(steps), self.evaluations or (1 if self.name == AUC else 0))
+        # A curve of one evaluation has no area: its average is that evaluation.
+        last = 1 if self.name == AUC else min(len(steps), self.evaluations)
         if last:
             weights[-last:] = 1 / last
         return weights

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -39,11 +40,10 @@ def compute_moments(values: FloatArray) -> SampleMoments:
     """
     n = len(values)
     mean = float(values.mean()) if n else math.nan
+    sd = float(values.std(ddof=1)) if n > 1 else math.nan
     # The mean of equal values is rarely exact: constant samples would get a deviation above 0.
-    constant = n > 1 and float(np.ptp(values)) == 0
-    sd = 0.0 if constant else float(values.std(ddof=1)) if n > 1 else math.nan
-    if constant:
-        mean = float(values[0])
+    if n > 1 and float(np.ptp(values)) == 0:
+        mean, sd = float(values[0]), 0.0
     return SampleMoments(np.float64(mean), np.float64(sd), np.float64(n))  # type: ignore[arg-type]
 
 

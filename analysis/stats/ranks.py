@@ -33,7 +33,7 @@ def compute_separation_signs(items: SampleMoments, alpha: float = 0.05) -> Float
 
 
 def compute_mid_ranks(signs: FloatArray) -> FloatArray:
-    """float[k], rank of each: 1 is best, and ties share the mean of their ranks.
+    """Return float[k], rank of each: 1 is best, and ties share the mean of their ranks.
 
     A rank is 1, plus one for each that is above, plus one half for each tie. Ties need not
     be transitive: of three, the outer ones may be separated and both tie with the middle.
@@ -63,14 +63,14 @@ def compute_tau_b(first: FloatArray, second: FloatArray) -> float:
 
 
 def compute_difference_signs(values: FloatArray) -> FloatArray:
-    """float[..., k, k], signs of all differences of values float[..., k]."""
+    """Return float[..., k, k], signs of all differences of values float[..., k]."""
     return np.asarray(np.sign(values[..., :, None] - values[..., None, :]), dtype=np.float64)
 
 
 def bootstrap_means(
     items: SampleMoments, scores: list[FloatArray | None], resamples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Means of resampled seeds; without seeds, means drawn from Student's t distribution.
+    """Draw means of resampled seeds; without seeds, means from Student's t distribution.
 
     Args:
         items: Moments of k samples.
@@ -109,7 +109,7 @@ class SameOrderChance:
 
 
 def compute_same_order_probability(orders: Sequence[FloatArray]) -> FloatArray:
-    """Share of resamples in which no two items are in opposite orders in any two rankings.
+    """Compute the share of resamples in which no two rankings reverse the order of two items.
 
     Args:
         orders: One float[..., resamples, k, k] of signs per ranking, at least two.

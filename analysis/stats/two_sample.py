@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from parallax.analysis.stats.moments import FloatArray, SampleMoments
+from parallax.analysis.stats.moments import Z_975, FloatArray, SampleMoments
 
 IndexArray = NDArray[np.intp]
 
@@ -174,9 +174,6 @@ def _divide_safely(value: FloatArray, error: FloatArray) -> FloatArray:
     return np.where((np.asarray(error) == 0) & (np.asarray(value) == 0), 0.0, ratio)
 
 
-_Z_975 = 1.959963984540054  # 97.5% quantile of the normal distribution
-
-
 def compute_fisher_p(failed: tuple[int, int], sizes: tuple[int, int]) -> float:
     """Compute the two-sided p-value of Fisher's exact test of equal failure rates.
 
@@ -222,8 +219,8 @@ def compute_wilson_interval(failed: int, size: int) -> tuple[float, float]:
         failed: Number of failures.
         size: Number of runs, at least 1.
     """
-    share, square = failed / size, _Z_975**2
-    half = _Z_975 * math.sqrt(share * (1 - share) / size + square / (4 * size**2))
+    share, square = failed / size, Z_975**2
+    half = Z_975 * math.sqrt(share * (1 - share) / size + square / (4 * size**2))
     middle = share + square / (2 * size)
     low, high = ((middle + side * half) / (1 + square / size) for side in (-1, 1))
     return max(0.0, low), min(1.0, high)

@@ -130,7 +130,7 @@ def compute_unobserved_allowance(
 
 
 def _draw_means(sample: FloatArray | SampleMoments, role: int) -> FloatArray:
-    """float[DRAWS], randomly weighted means of the values; normal draws for moments alone."""
+    """Draw float[DRAWS], weighted means of the values; normal draws for moments alone."""
     if isinstance(sample, SampleMoments):
         n = int(sample.n)
         return np.asarray(sample.mean + sample.sd / np.sqrt(n) * _draw_normal(n, role))
@@ -151,12 +151,12 @@ def _draw_normal(n: int, role: int) -> FloatArray:
 
 @functools.lru_cache(maxsize=128)
 def _draw_unobserved_share(n: int, role: int) -> FloatArray:
-    """float[DRAWS], weights of the unobserved value among n + 1."""
+    """Draw float[DRAWS], weights of the unobserved value among n + 1."""
     # 1 - u^(1 / n) is Beta(1, n), by inversion.
     return np.asarray(-np.expm1(np.log(_spread_evenly(n, role, 1)) / n))
 
 
 def _spread_evenly(n: int, role: int, kind: int) -> FloatArray:
-    """float[DRAWS], numbers spread evenly over (0, 1), in random order."""
+    """Draw float[DRAWS], numbers spread evenly over (0, 1), in random order."""
     # Stratified draws: one in the middle of each of DRAWS equal parts.
     return np.asarray((np.random.default_rng((n, role, kind)).permutation(DRAWS) + 0.5) / DRAWS)

@@ -104,6 +104,13 @@ def _judge_differences(
     return ThesisClaim(section, claim, reading, verdict, outcome, findings)
 
 
+def _grade_claim(*, whole: bool, part: bool) -> str:
+    """Return the verdict on a claim, given whether the tables show all or a part of it."""
+    if whole:
+        return SUPPORTED
+    return PARTLY if part else NOT_SUPPORTED
+
+
 def _describe_differences(
     findings: Sequence[ClaimComparison], count: OmnibusCount, alpha: float
 ) -> str:
@@ -120,7 +127,7 @@ def _judge_double_pendulum(table: GroupTable, options: VerdictOptions) -> Thesis
     ]
     findings = compare_pairs(table, pairs)
     found = [item for item in select_significant(findings, alpha) if item.difference > 0]
-    verdict = SUPPORTED if len(found) == len(pairs) else PARTLY if found else NOT_SUPPORTED
+    verdict = _grade_claim(whole=len(found) == len(pairs), part=bool(found))
     below = sum(item.difference < 0 for item in findings)
     outcome = f"{format_significant_counts(findings, alpha)}; CleanRL's mean is lower in {below}"
     return ThesisClaim(
@@ -191,7 +198,7 @@ def _judge_td3_of_sb3(
 def _compute_chance_of_involving(
     findings: Sequence[ClaimComparison], involved: int, alpha: float
 ) -> float:
-    """Chance that as many significant pairs involve any one framework if names are permuted."""
+    """Compute the chance that as many significant pairs involve one framework, names permuted."""
     counts: dict[tuple[str, ...], collections.Counter[str]] = {}
     for item in findings:
         own = counts.setdefault(item.first[:3], collections.Counter(dict.fromkeys(FRAMEWORKS, 0)))
@@ -343,7 +350,7 @@ def _judge_magnitude(items: Sequence[RankingVerdict], options: VerdictOptions) -
     )
     more, fewer = _compute_recipe_chances(items, changed, "cleanrl")
     there = count.p < options.alpha
-    verdict = SUPPORTED if there and more < options.alpha else PARTLY if there else NOT_SUPPORTED
+    verdict = _grade_claim(whole=there and more < options.alpha, part=there)
     where = ", ".join(f"{found[hps]} under {hps}" for hps in CONFIGURATIONS)
     return ThesisClaim(
         "6.3, Figure 9",
@@ -366,7 +373,7 @@ _MAX_SIMULATED_STUDIES = 2_000
 def _compute_recipe_chances(
     items: Sequence[RankingVerdict], changed: Sequence[bool], hps: str
 ) -> tuple[float, float]:
-    """Chances that a recipe has at least, and at most, as many changes as observed."""
+    """Compute the chances that a recipe has at least, and at most, as many changes as observed."""
     by_task: dict[str, list[bool]] = collections.defaultdict(list)
     own = 0
     for item, is_so in zip(items, changed, strict=True):
@@ -385,7 +392,7 @@ def _judge_named_tasks(items: Sequence[RankingVerdict]) -> ThesisClaim:
         orders[split_version(item.env)[0]].append((item.same_order, item.chance.mean))
     means = sorted((*np.mean(values, axis=0), task) for task, values in orders.items())
     named = {"Swimmer", "Walker2d"}
-    verdict = SUPPORTED if named <= names else PARTLY if named & names else NOT_SUPPORTED
+    verdict = _grade_claim(whole=named <= names, part=bool(named & names))
     return ThesisClaim(
         "6.3",
         "Under some framework's hyperparameters the ranking is not preserved, more often on "
@@ -407,7 +414,7 @@ def _judge_half_of_defaults(items: Sequence[RankingVerdict]) -> ThesisClaim:
         "Under each framework's own defaults the ranking is arguably not preserved in half of the "
         "cases.",
         f"{_RANKING_READING}; partly supported if half are not preserved or changed in magnitude.",
-        SUPPORTED if broken >= half else PARTLY if either >= half else NOT_SUPPORTED,
+        _grade_claim(whole=broken >= half, part=either >= half),
         f"{_format_verdict_counts(items)}; {_describe_order_probability(items)}",
     )
 

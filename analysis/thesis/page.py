@@ -20,11 +20,11 @@ from parallax.analysis.thesis.evidence import (
     UNNAMED,
     ThesisClaim,
 )
-from parallax.analysis.verdicts.consistency import INCONCLUSIVE, PairVerdict
-from parallax.analysis.verdicts.consistency import judge_consistency as pairs_of
+from parallax.analysis.verdicts.consistency import PairVerdict, judge_consistency
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import FAMILIES, VerdictOptions
 from parallax.analysis.verdicts.reproduction import TARGETS_TABLE
+from parallax.analysis.verdicts.statements import INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _ALGORITHMS = ("ppo", "td3", "sac")
@@ -74,7 +74,8 @@ def make_consistency_section(verdicts: StudyVerdicts) -> document.ReportSection:
     """Return the section on consistency."""
     rows = []
     for family in FAMILIES:
-        found = pairs_of(verdicts.groups, dataclasses.replace(verdicts.options, family=family))
+        options = dataclasses.replace(verdicts.options, family=family)
+        found = judge_consistency(verdicts.groups, options)
         for algorithm in _ALGORITHMS:
             own = [item for item in found if item.cell.algorithm == algorithm]
             words = collections.Counter(item.verdict for item in own)

@@ -20,10 +20,11 @@ from parallax.analysis.stats.two_sample import (
     compute_ratio_of_means,
     compute_sign_flip_p,
 )
-from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict, judge_family
+from parallax.analysis.verdicts.consistency import PairVerdict, judge_family
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup, align_by_seed, make_group
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.statements import EQUIVALENT
 
 NO_CHANGE, JOINT_SEPARATOR = "none", "+"
 CHANGES, NO_EFFECT, INCONCLUSIVE, TOO_FEW_PAIRS = (
@@ -161,20 +162,12 @@ def _judge_effect_family(
 ) -> list[AblationVerdict]:
     """Judge changed groups, each with its setting, framework and name of the change."""
     pairs = [(changed, plain[key]) for key, _, changed in members]
-    items = judge_family(pairs, name, options)
+    verdicts = judge_family(pairs, name, options)
     tests = [_compare_by_seed(*pair) for pair in pairs]
     p_holm = adjust_holm([result.p for _, result in tests])
     flips = [_compute_flip_p(*pair, options) for pair in pairs]
     flips_holm = adjust_holm(flips)
     size = sum(not math.isnan(result.p) for _, result in tests)
-    others = {
-        key: {
-            whose: group
-            for (where, whose), group in plain.items()
-            if where == key[0] and whose != key[1]
-        }
-        for key, *_ in members
-    }
     effects: dict[GroupKey, list[InterventionEffect]] = collections.defaultdict(list)
     for i, (key, intervention, changed) in enumerate(members):
         seeds, result = tests[i]
@@ -187,13 +180,9 @@ def _judge_effect_family(
                 result=result,
                 p_holm=float(p_holm[i]),
                 family_size=size,
-                verdict=_decide_verdict(result, float(p_holm[i]), items[i], options),
-                pair=items[i],
-                shares={
-                    other: share
-                    for other, group in others[key].items()
-                    if (share := _compute_gap_share(changed, plain[key], group)) is not None
-                },
+                verdict=_decide_verdict(result, float(p_holm[i]), verdicts[i], options),
+                pair=verdicts[i],
+                shares=_compute_gap_shares(changed, key, plain),
                 p_sign_flips=flips[i],
                 p_sign_flips_holm=float(flips_holm[i]),
             )
@@ -201,16 +190,23 @@ def _judge_effect_family(
     return [
         AblationVerdict(
             *key,
-            tuple(
-                FrameworkGap(other, result, seeds, group)
-                for other, group in others[key].items()
-                for seeds, result in [_compare_by_seed(group, plain[key])]
-                if seeds
-            ),
+            _list_gaps(key, plain),
             tuple(sorted(found, key=_get_sort_key)),
             options.chosen_endpoint.short_name,
         )
         for key, found in effects.items()
+    ]
+
+
+def _find_others(
+    key: GroupKey, plain: Mapping[GroupKey, ScoreGroup]
+) -> list[tuple[str, ScoreGroup]]:
+    """Return the other frameworks in a setting, unchanged."""
+    cell, framework = key
+    return [
+        (name, group)
+        for (place, name), group in plain.items()
+        if place == cell and name != framework
     ]
 
 
@@ -240,11 +236,26 @@ def _compute_flip_p(changed: ScoreGroup, plain: ScoreGroup, options: VerdictOpti
     return compute_sign_flip_p(first, second, np.random.default_rng(options.seed))
 
 
-def _compute_gap_share(
-    changed: ScoreGroup, plain: ScoreGroup, other: ScoreGroup
-) -> MeanRatio | None:
-    seeds, (a, b, c) = align_by_seed(changed, plain, other)
-    return compute_ratio_of_means(a - b, c - b) if seeds else None
+def _list_gaps(key: GroupKey, plain: Mapping[GroupKey, ScoreGroup]) -> tuple[FrameworkGap, ...]:
+    """Return the gaps to the other frameworks in a setting that share a seed."""
+    gaps = []
+    for other, group in _find_others(key, plain):
+        seeds, result = _compare_by_seed(group, plain[key])
+        if seeds:
+            gaps.append(FrameworkGap(other, result, seeds, group))
+    return tuple(gaps)
+
+
+def _compute_gap_shares(
+    changed: ScoreGroup, key: GroupKey, plain: Mapping[GroupKey, ScoreGroup]
+) -> dict[str, MeanRatio]:
+    """Return the effect of a change as a share of the gap to each other framework."""
+    shares = {}
+    for other, group in _find_others(key, plain):
+        seeds, (with_change, without, theirs) = align_by_seed(changed, plain[key], group)
+        if seeds:
+            shares[other] = compute_ratio_of_means(with_change - without, theirs - without)
+    return shares
 
 
 def _group_by_intervention(

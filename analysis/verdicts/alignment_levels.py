@@ -298,7 +298,8 @@ def list_level_spreads(
     levels: dict[StudyCell, tuple[LevelTask, str]] = {}
     for group in sorted(groups, key=lambda one: not one.runs):
         place = dataclasses.replace(group.cell, hps="")
-        if group.runs and (level := find_level(group)) is not None:
+        level = find_level(group) if group.runs else None
+        if level is not None:
             levels[place] = _make_task(group), level
         if place in levels and (group.runs or group.failed):
             found[levels[place]].append(group)
@@ -413,15 +414,12 @@ def decompose_levels(
         None if no task remains, or all scores are equal.
     """
     by_task = index_by_task(spreads)
-    for levels in (LEVELS, LEVELS[:2]):
-        names = {
-            task: common
-            for task, found in by_task.items()
-            if (common := find_common_frameworks(found, levels))
-        }
-        if names:
-            break
-    else:
+    levels: Sequence[str] = LEVELS
+    names = _find_decomposed_tasks(by_task, levels)
+    if not names:
+        levels = LEVELS[:2]
+        names = _find_decomposed_tasks(by_task, levels)
+    if not names:
         return None
 
     def list_scores(task: LevelTask, level: str, without: str = "") -> list[FloatArray]:
@@ -477,6 +475,14 @@ def decompose_levels(
         for algorithm in found.by_algorithm
     }
     return dataclasses.replace(found, without_most_influential=without)
+
+
+def _find_decomposed_tasks(
+    by_task: Mapping[LevelTask, Mapping[str, LevelSpread]], levels: Sequence[str]
+) -> dict[LevelTask, list[str]]:
+    """Return the tasks with runs at some levels, each with its frameworks."""
+    found = {task: find_common_frameworks(one, levels) for task, one in by_task.items()}
+    return {task: names for task, names in found.items() if names}
 
 
 def find_common_frameworks(found: Mapping[str, LevelSpread], levels: Sequence[str]) -> list[str]:

@@ -29,10 +29,13 @@ from parallax.analysis.verdicts.margins import (
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.run_differences import find_caveats, is_same_algorithm
-from parallax.analysis.verdicts.statements import DIFFERENT as DIFFERENT
-from parallax.analysis.verdicts.statements import EQUIVALENT as EQUIVALENT
-from parallax.analysis.verdicts.statements import INCONCLUSIVE as INCONCLUSIVE
-from parallax.analysis.verdicts.statements import PairStatement, state_pairs
+from parallax.analysis.verdicts.statements import (
+    DIFFERENT,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    PairStatement,
+    state_pairs,
+)
 
 Verdict = TypeVar("Verdict")
 
@@ -157,15 +160,13 @@ def run_tests(
         p_unobserved: float[pairs], `margins.compute_unobserved_p` of each pair.
         p_log_rank: float[pairs], p-values that replace those of Welch's test where they are known.
     """
-    item = two_sample.compute_contrast([first], [second])
-    p, p_tost = (
-        two_sample.compute_two_sided_p(item),
-        two_sample.compute_equivalence_p(item, margins),
-    )
+    contrast = two_sample.compute_contrast([first], [second])
+    p = two_sample.compute_two_sided_p(contrast)
     if p_log_rank is not None:
         p = np.where(np.isnan(p_log_rank), p, p_log_rank)
-    both = np.maximum(p_tost, p_unobserved)
-    return PairTests(item, p, adjust_holm(p), p_tost, both, adjust_holm(both))
+    p_tost = two_sample.compute_equivalence_p(contrast, margins)
+    p_equivalence = np.maximum(p_tost, p_unobserved)
+    return PairTests(contrast, p, adjust_holm(p), p_tost, p_equivalence, adjust_holm(p_equivalence))
 
 
 def check_rounding_sensitivity(
@@ -289,7 +290,7 @@ def judge_family(
     g = effect_size_and_power.compute_hedges_g(first, second)
     theta = _compute_improvement_probability(pairs, first, second)
     theta_ends = effect_size_and_power.compute_improvement_interval(theta, first.n, second.n)
-    matters = check_rounding_sensitivity(pairs, sizes, p_unobserved, words, options.alpha)
+    sensitive = check_rounding_sensitivity(pairs, sizes, p_unobserved, words, options.alpha)
     failures = compare_failures(pairs, options)
     statements = state_pairs(
         pairs, words, tests.contrast, tests.p_tost, sizes, ranges, failures, options.alpha
@@ -298,12 +299,12 @@ def judge_family(
     tested = int(np.count_nonzero(~np.isnan(tests.p)))
     return [
         PairVerdict(
-            cell=one.cell,
-            first=one,
-            second=two,
+            cell=pair[0].cell,
+            first=pair[0],
+            second=pair[1],
             verdict=words[i],
             statement=statements[i],
-            is_same_algorithm=is_same_algorithm(one, two),
+            is_same_algorithm=is_same_algorithm(*pair),
             detectable=detectable[i],
             difference=float(tests.contrast.difference[i]),
             low=float(low[i]),
@@ -324,10 +325,10 @@ def judge_family(
             seeds_needed=float(needed[i]),
             hedges_g=(float(g[0][i]), float(g[1][i]), float(g[2][i])),
             improvement=(float(theta[i]), float(theta_ends[0][i]), float(theta_ends[1][i])),
-            is_rounding_sensitive=matters[i],
-            caveats=find_caveats(one, two),
+            is_rounding_sensitive=sensitive[i],
+            caveats=find_caveats(*pair),
         )
-        for i, (one, two) in enumerate(pairs)
+        for i, pair in enumerate(pairs)
     ]
 
 

@@ -76,7 +76,7 @@ def make_panels(
     `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
     curves = make_curves(loaded, method, rng)
-    treated = make_curves_with_failed_runs(with_failed_runs)
+    others = make_curves_with_failed_runs(with_failed_runs)
     runs: dict[StudyCell, dict[str, list[CompletedRun]]] = {cell: {} for cell in loaded.cells}
     requested: dict[StudyCell, collections.Counter[str]] = {}
     for item in loaded.folders:
@@ -91,7 +91,7 @@ def make_panels(
             requested[cell],
             # The untrained policies are the curves' own beginnings.
             find_references(cell, [run for many in own.values() for run in many], untrained=False),
-            tuple(curve for (place, _), curve in treated.items() if place == cell),
+            tuple(curve for (place, _), curve in others.items() if place == cell),
         )
         for cell, own in runs.items()
     )

@@ -37,17 +37,16 @@ class ReferenceScore:
     Attributes:
         name: One of the names above.
         moments: Over episodes; over runs for the untrained policy.
-        mean: Mean score, in units of return.
     """
 
     name: str
     moments: SampleMoments
     source: str
-    mean: float = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Set the mean."""
-        object.__setattr__(self, "mean", float(self.moments.mean))
+    @property
+    def mean(self) -> float:
+        """Mean score, in units of return."""
+        return float(self.moments.mean)
 
 
 def pool_measured_references(runs: Sequence[CompletedRun]) -> list[ReferenceScore]:
@@ -134,14 +133,12 @@ def settle_options(loaded: LoadedRuns, options: VerdictOptions) -> VerdictOption
         source = "the default of runs whose configuration names none"
     else:
         source = "fixed in the study's configuration"
-    chosen = dataclasses.replace(
+    return dataclasses.replace(
         options,
         endpoint=options.endpoint or recorded,
         endpoint_source=source,
         references=tuple(_collect_measured(loaded)),
     )
-    _ = chosen.chosen_endpoint  # raises here, not later, if the name is unknown
-    return chosen
 
 
 def describe_mixed_endpoints(loaded: LoadedRuns, options: VerdictOptions) -> str:
@@ -216,14 +213,14 @@ def _make_scale(
 ) -> ScoreScale | None:
     given = options.range_by_env.get(cell.env)
     measured = {name for env, name, *_ in options.references if env == cell.env}
-    known = [
-        (mean, f"{_PHRASES.get(name, name)}{', measured with the runs' * (name in measured)}")
-        for name, (mean, _) in find_reference_means(cell.env, options).items()
-    ]
+    zeros = []
+    for name, (mean, _) in find_reference_means(cell.env, options).items():
+        origin = ", measured with the runs" if name in measured else ""
+        zeros.append((mean, f"{_PHRASES.get(name, name)}{origin}"))
     if given:
-        known.append((given[0], "the lower end of the range given"))
-    one = given[1] if given else None if found is None else found[0]
-    if one is None or not known or max(known)[0] >= one:
+        zeros.append((given[0], "the lower end of the range given"))
+        found = given[1], "given"
+    if found is None or not zeros:
         return None
-    zero, name = max(known)
-    return ScoreScale(zero, one, f"0: {name}; 1: {'given' if given else found and found[1]}")
+    (zero, zero_source), (one, one_source) = max(zeros), found
+    return ScoreScale(zero, one, f"0: {zero_source}; 1: {one_source}") if zero < one else None

@@ -27,7 +27,6 @@ class FailureComparison:
         p: p-value of Fisher's exact test.
         difference: Failed share of the first - that of the second.
         low: Lower end of Newcombe's 95% interval for it.
-        counts: Failed and all runs of each framework, such as `1/5`; `-` if unknown.
     """
 
     threshold: float
@@ -38,14 +37,18 @@ class FailureComparison:
     difference: float
     low: float
     high: float
-    known: bool = dataclasses.field(init=False)
-    counts: tuple[str, str] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Format the counts."""
-        found = [f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=False)]
-        object.__setattr__(self, "known", bool(found))
-        object.__setattr__(self, "counts", tuple(found) or ("-", "-"))
+    @property
+    def known(self) -> bool:
+        """Whether the numbers of failed runs are known."""
+        return bool(self.failed)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Failed and all runs of each framework, such as `1/5`; `-` if unknown."""
+        if not self.known:
+            return "-", "-"
+        return tuple(f"{k}/{n}" for k, n in zip(self.failed, self.sizes, strict=True))
 
 
 def compare_failures(

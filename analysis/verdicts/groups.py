@@ -40,8 +40,6 @@ class ScoreGroup:
         completed: Number of runs that meet the completeness rule.
         steps: Environment steps at which the scores were taken; several if seeds differ.
         source: Reference of published numbers; empty for runs.
-        n: Number of seeds that enter the statistics.
-        seeds: Seed of each score.
         failed: Number of runs whose training failed or diverged, and which have no score.
         failed_runs: These runs; empty where only their number is known.
         censored: Steps to the threshold of each run, for endpoints of steps; None for others.
@@ -62,13 +60,16 @@ class ScoreGroup:
     failed_runs: tuple[ExcludedRun, ...] = ()
     censored: CensoredTimes | None = None
     final_scores: FloatArray | None = None
-    n: int = dataclasses.field(init=False)
-    seeds: tuple[int | None, ...] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """List and count the seeds."""
-        object.__setattr__(self, "n", int(self.moments.n))
-        object.__setattr__(self, "seeds", tuple(run.id.seed for run in self.runs))
+    @functools.cached_property
+    def n(self) -> int:
+        """Number of seeds that enter the statistics."""
+        return int(self.moments.n)
+
+    @functools.cached_property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seed of each score; empty for published numbers."""
+        return tuple(run.id.seed for run in self.runs)
 
     @property
     def key(self) -> GroupKey:

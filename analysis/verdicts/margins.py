@@ -96,10 +96,14 @@ def compute_failure_threshold(groups: Sequence[ScoreGroup], options: VerdictOpti
     a solved task where nothing is published), or of the range given for the task.
     """
     cell = groups[0].cell
-    given, random = options.range_by_env.get(cell.env), _find_random(cell, options)
-    found = get_top_score(cell.algorithm, cell.env)
-    low, high = given or (random and random[0], found and found[0])
-    return math.nan if low is None or high is None else low + options.failed_share * (high - low)
+    ends = options.range_by_env.get(cell.env)
+    if ends is None:
+        random, top = _find_random(cell, options), get_top_score(cell.algorithm, cell.env)
+        if random is None or top is None:
+            return math.nan
+        ends = random[0], top[0]
+    low, high = ends
+    return low + options.failed_share * (high - low)
 
 
 def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> ScoreRange:
@@ -115,8 +119,8 @@ def find_score_range(pair: Sequence[ScoreGroup], options: VerdictOptions) -> Sco
         return ScoreRange(0.0, 1.0, "length of training")
     given, ends = options.range_by_env.get(cell.env), get_return_bounds(cell.env)
     random, best = _find_random(cell, options), get_best_published_score(cell.algorithm, cell.env)
-    top = "the best published score"
-    if best is None and (solved := get_solved_score(cell.env)):
+    top, solved = "the best published score", get_solved_score(cell.env)
+    if best is None and solved is not None:
         best, top = solved[0], "the score of a solved task"
     if given:
         low, high, source = *given, "given"
@@ -155,11 +159,9 @@ def compute_unobserved_p(
     one, two = (group.moments if group.scores is None else group.scores[:size] for group in pair)
     if min(group.n for group in pair) < 2 or (size or 2) < 2:
         return math.nan
-    return (
-        unobserved_failures.compute_difference_p(one, two, (ends.low, ends.high), margin)
-        if ends.known
-        else 1.0
-    )
+    if not ends.known:
+        return 1.0
+    return unobserved_failures.compute_difference_p(one, two, (ends.low, ends.high), margin)
 
 
 def compute_min_runs(pair: GroupPair, options: VerdictOptions) -> float:

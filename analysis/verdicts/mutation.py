@@ -139,7 +139,7 @@ def _judge_operator(name: str, setting: MutationSetting, published: bool) -> Ope
 def _compute_mutation_scores(
     found: Sequence[MutantVerdict],
 ) -> tuple[mutation_score.MeanScore, mutation_score.MeanScore]:
-    """Mutation scores of the weak and of the strong generator."""
+    """Compute the mutation scores of the weak and of the strong generator."""
     return (
         mutation_score.compute_mean_score([_get_killing_rate(item.weak) for item in found]),
         mutation_score.compute_mean_score([_get_killing_rate(item.strong) for item in found]),

@@ -32,10 +32,6 @@ class VerdictOptions:
         endpoint_source: Who chose the endpoint, in words.
         references: Task, policy without training, mean return and source, measured with the runs
             of tasks that have no published references.
-        range_by_env: `ranges` by task.
-        margin_description: Phrase that says what margins are a share of, for the end of a sentence.
-        zero_description: Phrase that says what scores 0 after normalization.
-        difference_test: Name of the test of a difference, with its article where it has one.
     """
 
     alpha: float = 0.05
@@ -50,32 +46,38 @@ class VerdictOptions:
     endpoint: str = ""
     endpoint_source: str = ""
     references: tuple[tuple[str, str, float, str], ...] = ()
-    range_by_env: Mapping[str, tuple[float, float]] = dataclasses.field(init=False, compare=False)
-    margin_description: str = dataclasses.field(init=False, compare=False)
-    zero_description: str = dataclasses.field(init=False, compare=False)
-    difference_test: str = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Index ranges by task, where the first of several counts, and make the phrases."""
-        ranges = {env: (low, high) for env, low, high in reversed(self.ranges)}
-        given = "the range given for a task, elsewhere of " if self.ranges else ""
-        way = "" if self.margin_of == "score" else "the way from random actions to "
-        text = f"{self.margin_share:.0%} of {given}{way}the published or solved score"
-        is_steps = self.chosen_endpoint.is_steps
-        if is_steps:
-            text = f"{self.margin_share:.0%} of the length of training"
-        tasks = ", ".join(sorted({env for env, *_ in self.references}))
-        measured = f" (on {tasks}: or untrained policies, all as measured with the runs)"
-        zero = f"doing nothing or random actions, whichever scores higher{measured * bool(tasks)}"
-        for name, value in (
-            ("range_by_env", ranges),
-            ("margin_description", text),
-            ("zero_description", zero),
-            ("difference_test", "the log-rank test" if is_steps else "Welch's test"),
-        ):
-            object.__setattr__(self, name, value)
+        Endpoint(self.endpoint or FINAL)  # raises a ValueError here, not later
 
     @functools.cached_property
     def chosen_endpoint(self) -> Endpoint:
         """The endpoint that scores are of."""
         return Endpoint(self.endpoint or FINAL)
+
+    @functools.cached_property
+    def range_by_env(self) -> Mapping[str, tuple[float, float]]:
+        """`ranges` by task; the first of several counts."""
+        return {env: (low, high) for env, low, high in reversed(self.ranges)}
+
+    @property
+    def margin_description(self) -> str:
+        """Phrase that says what margins are a share of, for the end of a sentence."""
+        if self.chosen_endpoint.is_steps:
+            return f"{self.margin_share:.0%} of the length of training"
+        given = "the range given for a task, elsewhere of " if self.ranges else ""
+        way = "" if self.margin_of == "score" else "the way from random actions to "
+        return f"{self.margin_share:.0%} of {given}{way}the published or solved score"
+
+    @property
+    def zero_description(self) -> str:
+        """Phrase that says what scores 0 after normalization."""
+        tasks = ", ".join(sorted({env for env, *_ in self.references}))
+        measured = f" (on {tasks}: or untrained policies, all as measured with the runs)"
+        lowest = "doing nothing or random actions, whichever scores higher"
+        return lowest + measured if tasks else lowest
+
+    @property
+    def difference_test(self) -> str:
+        """Name of the test of a difference, with its article where it has one."""
+        return "the log-rank test" if self.chosen_endpoint.is_steps else "Welch's test"

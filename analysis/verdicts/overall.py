@@ -20,15 +20,18 @@ from scipy.sparse.csgraph import connected_components
 
 from parallax.analysis.data.runs import StudyCell, SuiteKey, VariantKey
 from parallax.analysis.labels import group_items
-from parallax.analysis.stats import aggregates as efficiency
 from parallax.analysis.stats import multiple_testing
 from parallax.analysis.stats.aggregates import (
+    EFFICIENCY_RESAMPLES,
     AggregateScores,
     ImprovementProbability,
     PerformanceProfiles,
+    SampleEfficiency,
     compute_aggregates,
     compute_improvement,
     compute_profiles,
+    compute_sample_efficiency,
+    thin_evaluations,
 )
 from parallax.analysis.stats.moments import FloatArray, stack_moments
 from parallax.analysis.stats.pooling import MIN_TASKS, PooledDifferences, pool_differences
@@ -37,10 +40,11 @@ from parallax.analysis.stats.two_sample import (
     compute_contrast,
     compute_paired_difference,
 )
-from parallax.analysis.verdicts.consistency import DIFFERENT, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_score_scale, find_task_scale
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.statements import DIFFERENT
 
 N_THRESHOLDS = 81
 MAX_THRESHOLD = 2.0
@@ -66,7 +70,7 @@ class OverallScores:
     aggregates: AggregateScores
     profiles: PerformanceProfiles
     improvement: ImprovementProbability
-    efficiency: efficiency.SampleEfficiency
+    efficiency: SampleEfficiency
     scales: Mapping[str, ScoreScale]
     left_out: tuple[str, ...]
 
@@ -125,9 +129,7 @@ def _compute_group_overall(
             scores, np.linspace(0, MAX_THRESHOLD, N_THRESHOLDS), rng, options.resamples
         ),
         compute_improvement(scores, rng, options.resamples),
-        efficiency.compute_sample_efficiency(
-            curves, rng, min(options.resamples, efficiency.EFFICIENCY_RESAMPLES)
-        ),
+        compute_sample_efficiency(curves, rng, min(options.resamples, EFFICIENCY_RESAMPLES)),
         {env: known[env] for env in tasks},
         tuple(left_out),
     )
@@ -139,7 +141,7 @@ def _normalize_curves(
     """Return at most 30 shared evaluation steps, and float[n, k] normalized scores of each task."""
     runs = [run for group in groups for run in group.runs]
     shared = functools.reduce(np.intersect1d, [run.timesteps for run in runs])
-    steps = shared[efficiency.thin_evaluations(len(shared))]
+    steps = shared[thin_evaluations(len(shared))]
     scores = []
     for group in groups:
         at = [run.results[np.searchsorted(run.timesteps, steps)] for run in group.runs]
@@ -148,7 +150,7 @@ def _normalize_curves(
     return steps.astype(np.float64), scores
 
 
-MIN_PAIRS = 2  # pairs
+MIN_PAIRS = 2  # seeds that two frameworks must have in common
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -203,9 +205,8 @@ def _index_by_initial_states(group: ScoreGroup) -> dict[tuple[int, int, int, int
     }
 
 
-PooledPairKey = tuple[
-    str, str, str, str, str, str
-]  # study, algorithm, variant, hps, both frameworks
+# Study, algorithm, variant, recipe, both frameworks.
+PooledPairKey = tuple[str, str, str, str, str, str]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -274,7 +275,7 @@ def _pool_tasks(
 
 
 def _get_variance(item: PairVerdict) -> float:
-    """Squared error of a difference; NaN with one seed."""
+    """Return the squared error of a difference; NaN with one seed."""
     return float(item.first.moments.squared_error + item.second.moments.squared_error)
 
 
@@ -319,13 +320,9 @@ def _judge_study_omnibus(
     pairs = [(item.first, item.second) for item in items]
     count = count_differences(pairs, [item.p_welch for item in items], options)
     different = sum(item.verdict == DIFFERENT for item in items)
-    verdict = (
-        DIFFERENCES_NAMED
-        if different
-        else DIFFERENCES_UNNAMED
-        if count.p < options.alpha
-        else NO_DIFFERENCES_SHOWN
-    )
+    verdict = DIFFERENCES_UNNAMED if count.p < options.alpha else NO_DIFFERENCES_SHOWN
+    if different:
+        verdict = DIFFERENCES_NAMED
     return OmnibusVerdict(*key, verdict, different, count)
 
 

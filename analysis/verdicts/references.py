@@ -44,7 +44,6 @@ class LearningVerdict:
             (intersection-union), uncorrected.
         verdict: `learned`, `not shown to have learned`, or `not tested` with one seed or no
             reference.
-        is_learned: Whether it has learned.
     """
 
     group: ScoreGroup
@@ -53,11 +52,11 @@ class LearningVerdict:
     difference: float
     p: float
     verdict: str
-    is_learned: bool = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Read the verdict."""
-        object.__setattr__(self, "is_learned", self.verdict == LEARNED)
+    @property
+    def is_learned(self) -> bool:
+        """Return whether it has learned."""
+        return self.verdict == LEARNED
 
 
 def find_references(
@@ -103,8 +102,10 @@ def _judge_group(group: ScoreGroup, options: VerdictOptions) -> LearningVerdict:
         tails.append(float(compute_one_sided_p(item, margin)))
     p = max(tails, default=math.nan)
     best = max((reference.mean for reference in references), default=math.nan)
-    word = NOT_TESTED if math.isnan(p) else LEARNED if p < options.alpha else NOT_SHOWN
-    return LearningVerdict(group, references, margin, float(group.moments.mean) - best, p, word)
+    verdict = LEARNED if p < options.alpha else NOT_SHOWN
+    if math.isnan(p):
+        verdict = NOT_TESTED
+    return LearningVerdict(group, references, margin, float(group.moments.mean) - best, p, verdict)
 
 
 BETTER_THAN_RANDOM, WORSE_THAN_RANDOM = "better than random", "worse than random"

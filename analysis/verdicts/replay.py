@@ -61,7 +61,7 @@ class ReplayStrategyResult:
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, averaged within
             and then over runs; without values if nothing was recorded.
-        weights: Mean weight of the losses of a minibatch, in the same way.
+        weights: Mean weight of the losses of a minibatch, in the same result.
         seconds: CPU seconds of a minibatch by part of `COST_PARTS`, over runs.
         sweeps: CPU seconds of sweeps of the whole memory, spread over all minibatches.
         utilisation: Steps until the final mean score of uniform replay; None without that.
@@ -154,7 +154,7 @@ def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> Rep
         key: make_group(key[0], f"{key[1]} {key[2]}", [one.item for one in found[key]])
         for key in keys
     }
-    ways = tuple(_make_strategy_result(key, found[key], groups) for key in keys)
+    results = tuple(_make_strategy_result(key, found[key], groups) for key in keys)
     compared = {
         (cell, framework, ablation.NO_CHANGE if name == UNIFORM else name): make_group(
             cell, f"{framework} {name}", [one.item for one in found[cell, framework, name]], options
@@ -162,7 +162,9 @@ def judge_replay(items: Sequence[ReplayMetrics], options: VerdictOptions) -> Rep
         for cell, framework, name in keys
     }
     effects = ablation.judge_effects(compared, "replay strategies", options)
-    return ReplayVerdicts(ways, effects, _compare_frameworks(effects), _compute_human_scores(ways))
+    return ReplayVerdicts(
+        results, effects, _compare_frameworks(effects), _compute_human_scores(results)
+    )
 
 
 def get_strategy_order(name: str) -> tuple[int, str]:
@@ -287,19 +289,18 @@ def _compare_effects(
     return compute_paired_difference(changed - plain, other_changed - other_plain)
 
 
-def _compute_human_scores(ways: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
+def _compute_human_scores(results: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
     """Compute human-normalized scores of runs on Atari games, and of the paper's own scores."""
     scores: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    for way in ways:
-        game = paper_tables.game_from_env(way.cell.env)
-        if (
-            paper_tables.is_atari(way.cell.env)
-            and game in paper_tables.ATARI_RANDOM_HUMAN
-            and way.group.n
-        ):
-            mean = np.array([float(way.group.moments.mean)])
+    for result in results:
+        game = paper_tables.game_from_env(result.cell.env)
+        is_known = (
+            paper_tables.is_atari(result.cell.env) and game in paper_tables.ATARI_RANDOM_HUMAN
+        )
+        if is_known and result.group.n:
+            mean = np.array([float(result.group.moments.mean)])
             value = normalize_by_human(mean, *paper_tables.ATARI_RANDOM_HUMAN[game])[0]
-            scores[way.framework, way.name].append(float(value))
+            scores[result.framework, result.name].append(float(value))
     for game, published in paper_tables.IMP_ATARI_SCORES.items():
         values = normalize_by_human(np.array(published), *paper_tables.ATARI_RANDOM_HUMAN[game])
         for name, value in zip(paper_tables.IMP_STRATEGIES, values, strict=True):

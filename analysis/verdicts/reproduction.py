@@ -41,7 +41,6 @@ class ReproductionVerdict:
         difference: Our mean - the published one, in units of return.
         low: Lower end of the 95% interval of the test.
         caveats: Why the two numbers are not comparable, such as another task version.
-        has_stopped_early: Whether our runs ended before half of the published steps.
     """
 
     group: ScoreGroup
@@ -54,12 +53,11 @@ class ReproductionVerdict:
     high: float
     p: float
     caveats: tuple[str, ...]
-    has_stopped_early: bool = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Compare the numbers of steps."""
-        early = bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
-        object.__setattr__(self, "has_stopped_early", early)
+    @property
+    def has_stopped_early(self) -> bool:
+        """Return whether our runs ended before half of the published steps."""
+        return bool(self.group.steps) and max(self.group.steps) < self.published.steps / 2
 
 
 def moments_from_published(row: PublishedScore) -> SampleMoments:

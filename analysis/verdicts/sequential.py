@@ -20,12 +20,7 @@ from parallax.analysis.stats.multiple_testing import (
     compute_one_sided_sequential_p,
     compute_sequential_p,
 )
-from parallax.analysis.verdicts.consistency import (
-    DIFFERENT,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    judge_by_family,
-)
+from parallax.analysis.verdicts.consistency import judge_by_family
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs
 from parallax.analysis.verdicts.margins import (
     compute_margin,
@@ -33,6 +28,7 @@ from parallax.analysis.verdicts.margins import (
     find_score_range,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT, INCONCLUSIVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,29 +97,26 @@ def _judge_sequential_family(
     pairs: Sequence[GroupPair], family: str, options: VerdictOptions, schedule: SequentialSchedule
 ) -> list[SequentialVerdict]:
     sizes = [schedule.list_sizes(min(first.n, second.n)) for first, second in pairs]
-    bare = np.array(
-        [
-            _compute_p_values(pair, size, options, schedule)
-            for pair, size in zip(pairs, sizes, strict=True)
-        ]
+    uncorrected = np.array(
+        [_compute_p_values(*item, options, schedule) for item in zip(pairs, sizes, strict=True)]
     )
-    corrected = np.array([adjust_holm(column) for column in bare.T]).T
+    corrected = np.array([adjust_holm(column) for column in uncorrected.T]).T
     verdicts = []
     for pair, size, (p, p_equivalence) in zip(pairs, sizes, corrected, strict=True):
         permutation = (
             _compute_permutation_p(pair, size, options, schedule) if p < options.alpha else np.nan
         )
-        word = INCONCLUSIVE
+        verdict = INCONCLUSIVE
         if p_equivalence < options.alpha:
-            word = EQUIVALENT
+            verdict = EQUIVALENT
         elif permutation < options.alpha:
-            word = DIFFERENT
+            verdict = DIFFERENT
         next_size = (size[-1] if size else 0) + schedule.batch
-        if word != INCONCLUSIVE or next_size > schedule.max_seeds:
+        if verdict != INCONCLUSIVE or next_size > schedule.max_seeds:
             next_size = 0
         verdicts.append(
             SequentialVerdict(
-                *pair, word, size, float(p), float(p_equivalence), permutation, family, next_size
+                *pair, verdict, size, float(p), float(p_equivalence), permutation, family, next_size
             )
         )
     return verdicts
@@ -274,9 +267,13 @@ def judge_against_spread(
         float(compute_one_sided_sequential_p(1 - p, sizes, most)) for p in (above_low, below_high)
     ]
     outside = min(1.0, 2 * min(ends))  # either end
-    word = INSIDE if inside < alpha else OUTSIDE if outside < alpha else INCONCLUSIVE
+    verdict = INCONCLUSIVE
+    if inside < alpha:
+        verdict = INSIDE
+    elif outside < alpha:
+        verdict = OUTSIDE
     mean = float(values[: sizes[-1]].mean())
-    return SpreadVerdict(word, sizes[-1], mean, float(inside), outside)
+    return SpreadVerdict(verdict, sizes[-1], mean, float(inside), outside)
 
 
 def compute_paired_change(

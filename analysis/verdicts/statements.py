@@ -94,36 +94,39 @@ def state_pairs(
         failures: Failed runs of each pair.
         alpha: Level.
     """
-    placed = list(zip(pairs, ranges, strict=True))
-    p_mean = np.array([compute_mean_p(*one) for one in placed])
+    p_mean = [compute_mean_p(*one) for one in zip(pairs, ranges, strict=True)]
     p_tost_holm = adjust_holm(p_tost)
-    distances = np.array([_compute_distance_to_end(*one) for one in placed])
+    distances = np.array(
+        [_compute_distance_to_end(*one) for one in zip(pairs, ranges, strict=True)]
+    )
     rates = compute_tolerated_failures(contrast, margins, distances, alpha)
     found = []
     for i, (pair, verdict) in enumerate(zip(pairs, verdicts, strict=True)):
         text, tolerated, limit = verdict, math.nan, math.nan
-        # Failed trainings have no score below the threshold, but count as failed runs.
-        failed = any(failures[i].failed) or any(group.failed for group in pair)
-        clean = failures[i].known and not failed
-        if clean:
-            # Clopper-Pearson's upper limit for no failure in n runs: (1 - q)^n = alpha.
-            limit = 1 - alpha ** (1 / min(group.n for group in pair))
         if verdict == DIFFERENT:
             # Uncorrected, as permutation tests: with few seeds p-values are at least a few percent.
             in_mean = p_mean[i] < alpha
             text = DIFFERENT_IN_MEAN if in_mean else DIFFERENT_IN_DISTRIBUTION
         elif verdict == INCONCLUSIVE and failures[i].p_holm < FISHER_SHARE * alpha:
             text = DIFFERENT_IN_DISTRIBUTION
-        elif verdict == INCONCLUSIVE and clean and p_tost_holm[i] < alpha:
-            rate = float(rates[i])
-            if rate > 0:
-                text, tolerated = EQUIVALENT_UNLESS.format(rate=format_rate(rate)), rate
-        found.append(PairStatement(text, float(p_mean[i]), tolerated, limit))
+        if _has_no_failure(pair, failures[i]):
+            # Clopper-Pearson's upper limit for no failure in n runs: (1 - q)^n = alpha.
+            limit = 1 - alpha ** (1 / min(group.n for group in pair))
+            if text == INCONCLUSIVE and p_tost_holm[i] < alpha and rates[i] > 0:
+                tolerated = float(rates[i])
+                text = EQUIVALENT_UNLESS.format(rate=format_rate(tolerated))
+        found.append(PairStatement(text, p_mean[i], tolerated, limit))
     return found
 
 
+def _has_no_failure(pair: GroupPair, found: FailureComparison) -> bool:
+    """Return whether it is known that no run of two frameworks failed."""
+    # Failed trainings have no score that could be below the threshold.
+    return found.known and not any(found.failed) and not any(group.failed for group in pair)
+
+
 def _compute_distance_to_end(pair: GroupPair, ends: ScoreRange) -> float:
-    """Largest distance of a mean from an end of the range of scores."""
+    """Compute the largest distance of a mean from an end of the range of scores."""
     means = [float(group.moments.mean) for group in pair]
     return max(max(means) - ends.low, ends.high - min(means))
 

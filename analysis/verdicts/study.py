@@ -105,18 +105,6 @@ class StudyVerdicts:
         with_failed_runs: All verdicts once more with failed runs at the bottom of the task's range
             (intention to treat); None where no run failed or no bottom is known.
         counts_failed_runs: Whether these are the verdicts with failed runs.
-        intention_to_treat: Pairs of `with_failed_runs` in which a run failed.
-        suite_intention_to_treat: The same over all tasks of an algorithm and recipe.
-        main_variants: Main variants of each study, algorithm and task.
-        main_cells: Settings with a group, of main variants.
-        main_consistency: Pairs of main variants; all pairs if there are none.
-        main_defaults: Pairs under library defaults, of main variants.
-        main_rankings: Rankings of main variants; all rankings if there are none.
-        groups_by_cell: Groups of each setting, including settings under library defaults.
-        vs_random_by_cell: Comparisons with random actions of each setting, as `groups_by_cell`.
-        learning_by_cell: Verdicts on learning of each setting, as `groups_by_cell`.
-        learned: Setting and framework of the groups that are shown to have learned.
-        not_learned: Those that were tested and are not.
     """
 
     groups: tuple[ScoreGroup, ...]
@@ -135,62 +123,84 @@ class StudyVerdicts:
     options: VerdictOptions
     with_failed_runs: "StudyVerdicts | None" = None
     counts_failed_runs: bool = False
-    intention_to_treat: tuple[PairVerdict, ...] = dataclasses.field(init=False)
-    suite_intention_to_treat: tuple[SuiteVerdict, ...] = dataclasses.field(init=False)
-    main_variants: frozenset[VariantKey] = dataclasses.field(init=False)
-    main_cells: frozenset[StudyCell] = dataclasses.field(init=False)
-    main_consistency: tuple[PairVerdict, ...] = dataclasses.field(init=False)
-    main_defaults: tuple[PairVerdict, ...] = dataclasses.field(init=False)
-    main_rankings: tuple[RankingVerdict, ...] = dataclasses.field(init=False)
-    group_by_key: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
-    groups_by_cell: Mapping[StudyCell, tuple[ScoreGroup, ...]] = dataclasses.field(init=False)
-    vs_random_by_cell: Mapping[StudyCell, tuple[RandomVerdict, ...]] = dataclasses.field(init=False)
-    learning_by_cell: Mapping[StudyCell, tuple[LearningVerdict, ...]] = dataclasses.field(
-        init=False
-    )
-    learned: frozenset[GroupKey] = dataclasses.field(init=False)
-    not_learned: frozenset[GroupKey] = dataclasses.field(init=False)
-    omnibus_by_variant: Mapping[VariantKey, OmnibusVerdict] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Make the selections, once."""
+    @functools.cached_property
+    def intention_to_treat(self) -> tuple[PairVerdict, ...]:
+        """Pairs of `with_failed_runs` in which a run failed."""
+        other = self.with_failed_runs
+        pairs = (*other.consistency, *other.defaults) if other else ()
+        return tuple(item for item in pairs if item.first.failed or item.second.failed)
+
+    @functools.cached_property
+    def suite_intention_to_treat(self) -> tuple[SuiteVerdict, ...]:
+        """The same over all tasks of an algorithm and recipe."""
+        suites = self.with_failed_runs.suites if self.with_failed_runs else ()
+        return select_suites_with_failed_runs(suites, self.groups)
+
+    @functools.cached_property
+    def main_variants(self) -> frozenset[VariantKey]:
+        """Main variants of each study, algorithm and task."""
+        return frozenset(variant for variant, _ in find_main_variants(self.groups))
+
+    @functools.cached_property
+    def main_cells(self) -> frozenset[StudyCell]:
+        """Settings with a group, of main variants."""
         main = find_main_variants(self.groups)
-        groups_by_cell = _index_by_cell((group, group) for group in self.groups)
-        cells = frozenset(cell for cell in groups_by_cell if (cell.variant_key, cell.env) in main)
-        pairs, defaults = (
-            tuple(item for item in items if item.cell in cells)
-            for items in (self.consistency, self.defaults)
+        return frozenset(
+            cell for cell in self.groups_by_cell if (cell.variant_key, cell.env) in main
         )
-        variants = frozenset(variant for variant, _ in main)
-        rankings = tuple(item for item in self.rankings if is_ranking_of(item, variants))
-        treated = self.with_failed_runs
-        judged = (*treated.consistency, *treated.defaults) if treated else ()
-        suites = treated.suites if treated else ()
-        for name, value in (
-            (
-                "intention_to_treat",
-                tuple(item for item in judged if item.first.failed or item.second.failed),
-            ),
-            ("suite_intention_to_treat", select_suites_with_failed_runs(suites, self.groups)),
-            ("main_variants", variants),
-            ("main_cells", cells),
-            ("main_consistency", pairs or self.consistency),
-            ("main_defaults", defaults),
-            ("main_rankings", rankings or self.rankings),
-            ("group_by_key", {group.key: group for group in self.groups}),
-            ("groups_by_cell", groups_by_cell),
-            ("vs_random_by_cell", _index_by_cell((item.group, item) for item in self.vs_random)),
-            ("learning_by_cell", _index_by_cell((item.group, item) for item in self.learning)),
-            *(
-                (name, frozenset(one.group.key for one in self.learning if one.verdict == verdict))
-                for name, verdict in (("learned", LEARNED), ("not_learned", NOT_SHOWN))
-            ),
-            (
-                "omnibus_by_variant",
-                {(item.study, item.algorithm, item.variant): item for item in self.omnibus},
-            ),
-        ):
-            object.__setattr__(self, name, value)
+
+    @functools.cached_property
+    def main_consistency(self) -> tuple[PairVerdict, ...]:
+        """Pairs of main variants; all pairs if there are none."""
+        main = tuple(item for item in self.consistency if item.cell in self.main_cells)
+        return main or self.consistency
+
+    @functools.cached_property
+    def main_defaults(self) -> tuple[PairVerdict, ...]:
+        """Pairs under library defaults, of main variants."""
+        return tuple(item for item in self.defaults if item.cell in self.main_cells)
+
+    @functools.cached_property
+    def main_rankings(self) -> tuple[RankingVerdict, ...]:
+        """Rankings of main variants; all rankings if there are none."""
+        main = tuple(item for item in self.rankings if is_ranking_of(item, self.main_variants))
+        return main or self.rankings
+
+    @functools.cached_property
+    def group_by_key(self) -> Mapping[GroupKey, ScoreGroup]:
+        """Each group by its setting and framework."""
+        return {group.key: group for group in self.groups}
+
+    @functools.cached_property
+    def groups_by_cell(self) -> Mapping[StudyCell, tuple[ScoreGroup, ...]]:
+        """Groups of each setting, including settings under library defaults."""
+        return _index_by_cell((group, group) for group in self.groups)
+
+    @functools.cached_property
+    def vs_random_by_cell(self) -> Mapping[StudyCell, tuple[RandomVerdict, ...]]:
+        """Comparisons with random actions of each setting, as `groups_by_cell`."""
+        return _index_by_cell((item.group, item) for item in self.vs_random)
+
+    @functools.cached_property
+    def learning_by_cell(self) -> Mapping[StudyCell, tuple[LearningVerdict, ...]]:
+        """Verdicts on learning of each setting, as `groups_by_cell`."""
+        return _index_by_cell((item.group, item) for item in self.learning)
+
+    @functools.cached_property
+    def learned(self) -> frozenset[GroupKey]:
+        """Setting and framework of the groups that are shown to have learned."""
+        return frozenset(one.group.key for one in self.learning if one.verdict == LEARNED)
+
+    @functools.cached_property
+    def not_learned(self) -> frozenset[GroupKey]:
+        """Setting and framework of the groups that were tested and are not shown to have."""
+        return frozenset(one.group.key for one in self.learning if one.verdict == NOT_SHOWN)
+
+    @functools.cached_property
+    def omnibus_by_variant(self) -> Mapping[VariantKey, OmnibusVerdict]:
+        """Omnibus verdicts by study, algorithm and variant."""
+        return {(item.study, item.algorithm, item.variant): item for item in self.omnibus}
 
     @functools.cached_property
     def overall(self) -> tuple[OverallScores, ...]:
@@ -224,9 +234,10 @@ def judge_runs(loaded: LoadedRuns, options: VerdictOptions) -> StudyVerdicts:
     """
     options = settle_options(loaded, options)
     groups = group_runs(loaded, options)
-    treated = count_failed_as_bottom(groups, options)
-    has_failed = any(one.n > other.n for one, other in zip(treated, groups, strict=True))
-    with_failed = _judge_groups(treated, options, counts_failed_runs=True) if has_failed else None
+    groups_with_failed = count_failed_as_bottom(groups, options)
+    with_failed = None
+    if any(one.n > other.n for one, other in zip(groups_with_failed, groups, strict=True)):
+        with_failed = _judge_groups(groups_with_failed, options, counts_failed_runs=True)
     return _judge_groups(groups, options, with_failed)
 
 
@@ -326,15 +337,6 @@ class StudyResults:
         crossed: Tasks on which recipes of frameworks were run in several frameworks.
         controls: Frameworks of the same updates; empty unless a negative control was named.
         longer: Runs beside longer ones of the same settings; empty unless these were given.
-        parts: Each study, algorithm and variant with a used run, in order.
-        variants: Each study and variant with a used run, all algorithms together.
-        framework_cells: Frameworks with a used or failed run in each setting with a used one, and
-            the setting each was run in: the two differ under library defaults, where each framework
-            has its own recipe.
-        means_with_failed_runs: Mean score of each group with a failed training, with failed runs at
-            the bottom of the task's range.
-        curves_with_failed_runs: Learning curve of the same groups.
-        references: Policies without training in each setting of `verdicts.groups_by_cell`.
     """
 
     loaded: LoadedRuns
@@ -347,55 +349,70 @@ class StudyResults:
     crossed: tuple[CrossedDesign, ...] = ()
     controls: tuple[NegativeControl, ...] = ()
     longer: tuple[LongerRuns, ...] = ()
-    groups: Mapping[GroupKey, ScoreGroup] = dataclasses.field(init=False)
-    parts: tuple[StudyVariant, ...] = dataclasses.field(init=False)
-    variants: Mapping[tuple[str, str], StudyVariant] = dataclasses.field(init=False)
-    framework_cells: Mapping[StudyCell, Mapping[str, StudyCell]] = dataclasses.field(init=False)
-    means_with_failed_runs: Mapping[GroupKey, float] = dataclasses.field(init=False)
-    curves_with_failed_runs: Mapping[GroupKey, LearningCurve] = dataclasses.field(init=False)
-    references: Mapping[StudyCell, tuple[ReferenceScore, ...]] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        """Make the selections, once."""
-        cells = sorted({cell for cell, _ in self.curves})
-        keys = sorted({cell.variant_key for cell in cells})
-        variants = {(cell.study, cell.variant) for cell in cells}
-        treated = self.verdicts.with_failed_runs
-        means = {
+    @property
+    def groups(self) -> Mapping[GroupKey, ScoreGroup]:
+        """Each group by its setting and framework."""
+        return self.verdicts.group_by_key
+
+    @functools.cached_property
+    def used_cells(self) -> tuple[StudyCell, ...]:
+        """Settings with a used run, in order."""
+        return tuple(sorted({cell for cell, _ in self.curves}))
+
+    @functools.cached_property
+    def parts(self) -> tuple[StudyVariant, ...]:
+        """Each study, algorithm and variant with a used run, in order."""
+        keys = sorted({cell.variant_key for cell in self.used_cells})
+        return tuple(self._make_part(*key) for key in keys)
+
+    @functools.cached_property
+    def variants(self) -> Mapping[tuple[str, str], StudyVariant]:
+        """Each study and variant with a used run, all algorithms together."""
+        keys = sorted({(cell.study, cell.variant) for cell in self.used_cells})
+        return {(study, variant): self._make_part(study, "", variant) for study, variant in keys}
+
+    @functools.cached_property
+    def framework_cells(self) -> Mapping[StudyCell, Mapping[str, StudyCell]]:
+        """Frameworks with a used or failed run in each setting with a used one.
+
+        Each with the setting it was run in: the two differ under library defaults, where each
+        framework has its own recipe.
+        """
+        return _list_framework_cells(self.curves, self.means_with_failed_runs)
+
+    @functools.cached_property
+    def means_with_failed_runs(self) -> Mapping[GroupKey, float]:
+        """Mean score of each group with a failed run, which counts at the bottom of the range."""
+        return {
             group.key: float(group.moments.mean)
-            for group in (treated.groups if treated else ())
-            if group.n > self.verdicts.group_by_key[group.key].n
+            for group in self._groups_with_failed_runs
+            if group.n > self.groups[group.key].n
         }
-        for name, value in (
-            ("means_with_failed_runs", means),
-            (
-                "curves_with_failed_runs",
-                make_curves_with_failed_runs(treated.groups if treated else ()),
-            ),
-            ("groups", self.verdicts.group_by_key),
-            ("parts", tuple(self._make_part(*key, cells) for key in keys)),
-            (
-                "variants",
-                {key: self._make_part(key[0], "", key[1], cells) for key in sorted(variants)},
-            ),
-            ("framework_cells", _list_framework_cells(self.curves, means)),
-            (
-                "references",
-                {
-                    cell: find_references(cell, [run for group in groups for run in group.runs])
-                    for cell, groups in self.verdicts.groups_by_cell.items()
-                },
-            ),
-        ):
-            object.__setattr__(self, name, value)
 
-    def _make_part(
-        self, study: str, algorithm: str, variant: str, cells: Sequence[StudyCell]
-    ) -> StudyVariant:
-        key, treated = (study, algorithm, variant), self.verdicts.with_failed_runs
+    @functools.cached_property
+    def curves_with_failed_runs(self) -> Mapping[GroupKey, LearningCurve]:
+        """Learning curve of the same groups."""
+        return make_curves_with_failed_runs(self._groups_with_failed_runs)
+
+    @property
+    def _groups_with_failed_runs(self) -> tuple[ScoreGroup, ...]:
+        other = self.verdicts.with_failed_runs
+        return other.groups if other else ()
+
+    @functools.cached_property
+    def references(self) -> Mapping[StudyCell, tuple[ReferenceScore, ...]]:
+        """Policies without training in each setting of `verdicts.groups_by_cell`."""
+        return {
+            cell: find_references(cell, [run for group in groups for run in group.runs])
+            for cell, groups in self.verdicts.groups_by_cell.items()
+        }
+
+    def _make_part(self, study: str, algorithm: str, variant: str) -> StudyVariant:
+        key, other = (study, algorithm, variant), self.verdicts.with_failed_runs
         overall, with_failed_runs = (
             {item.hps: item for item in items if (item.study, item.algorithm, item.variant) == key}
-            for items in (self.verdicts.overall, treated.overall if treated else ())
+            for items in (self.verdicts.overall, other.overall if other else ())
         )
         return StudyVariant(
             study,
@@ -403,11 +420,11 @@ class StudyResults:
             variant,
             tuple(
                 cell
-                for cell in cells
+                for cell in self.used_cells
                 if (cell.study, cell.variant) == (study, variant)
                 and algorithm in ("", cell.algorithm)
             ),
-            make_file_suffix(cells, study, variant, algorithm or None),
+            make_file_suffix(self.used_cells, study, variant, algorithm or None),
             f"study {study}" + (f", {variant}" if variant else ""),
             tuple(item for item in self.verdicts.consistency if item.cell.variant_key == key),
             tuple(overall[hps] for hps in sort_recipes(overall)),

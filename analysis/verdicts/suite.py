@@ -291,15 +291,10 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
         rng = np.random.default_rng(options.seed)
         p_permutation = pooling.compute_stratified_permutation_p(*both, rng)
         p_mean = pooling.compute_stratified_mean_p(*both, ends)
-        verdict = statement = statements.INCONCLUSIVE
-        if p_equivalence_holm[i] < options.alpha:
-            verdict = statement = statements.EQUIVALENT
-        elif max(p_holm[i], p_permutation) < options.alpha:
-            verdict, statement = statements.DIFFERENT, statements.DIFFERENT_IN_DISTRIBUTION
-            if p_mean < options.alpha:
-                statement = statements.DIFFERENT_IN_MEAN
-        elif p_failures_holm[i] < statements.FISHER_SHARE * options.alpha:
-            statement = statements.UNEQUAL_FAILURES
+        p_different = max(p_holm[i], p_permutation)
+        verdict, statement = _decide_statement(
+            p_equivalence_holm[i], p_different, p_mean, p_failures_holm[i], options.alpha
+        )
         low, high = two_sample.compute_contrast_bounds(item)
         found.append(
             SuiteVerdict(
@@ -323,6 +318,22 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
             )
         )
     return found
+
+
+def _decide_statement(
+    p_equivalence: float, p_different: float, p_mean: float, p_failures: float, alpha: float
+) -> tuple[str, str]:
+    """Return the verdict and the statement on two frameworks over all tasks."""
+    if p_equivalence < alpha:
+        return statements.EQUIVALENT, statements.EQUIVALENT
+    if p_different < alpha:
+        in_mean = p_mean < alpha
+        return statements.DIFFERENT, (
+            statements.DIFFERENT_IN_MEAN if in_mean else statements.DIFFERENT_IN_DISTRIBUTION
+        )
+    if p_failures < statements.FISHER_SHARE * alpha:
+        return statements.INCONCLUSIVE, statements.UNEQUAL_FAILURES
+    return statements.INCONCLUSIVE, statements.INCONCLUSIVE
 
 
 def _compare_failures(sample: SuiteSample, one: str, two: str) -> tuple[tuple[int, ...], float]:

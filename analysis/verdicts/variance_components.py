@@ -104,7 +104,7 @@ def _combine_components(
 
 
 def _get_cost(run: CompletedRun) -> float:
-    """Share of the run's time that evaluations took; NaN if unknown."""
+    """Compute the share of the run's time that evaluations took; NaN if unknown."""
     if math.isnan(run.seconds) or not run.seconds or math.isnan(run.evaluation_seconds):
         return math.nan
     return min(1.0, run.evaluation_seconds / run.seconds)

@@ -130,7 +130,7 @@ def draw_blank() -> Callable[[pytest.MonkeyPatch], None]:
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            figure_spec, "render_figure", lambda sheet, kinds, dpi: {k: files[k] for k in kinds}
+            figure_spec, "render_figure", lambda spec, kinds, dpi: {k: files[k] for k in kinds}
         )
 
     return patch
@@ -184,7 +184,7 @@ def write_small_study(root: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def material(study: Path) -> StudyResults:
+def study_results(study: Path) -> StudyResults:
     return judge_study(load_runs(study), VerdictOptions(resamples=500))
 
 

@@ -415,7 +415,7 @@ def _format_row_names(change: AblationRow) -> tuple[document.Inline, ...]:
 
 
 def make_ablation_rows(item: AblationVerdict) -> list[TableRow]:
-    """One row per effect and other framework; one per effect where there is no other."""
+    """Return a row per effect and other framework; one per effect if there is no other."""
     others = [gap.other for gap in item.gaps] or [""]
     gaps = {gap.other: gap for gap in item.gaps}
     return [

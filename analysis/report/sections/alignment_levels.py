@@ -339,8 +339,8 @@ def _list_code_differences(
         for levels in tasks
         if "lockstep" in levels and name in levels["lockstep"].groups
     ]
-    changes: Collection[str] | None = set().union(*found) if found else None
-    if changes is None:
+    changes: Collection[str] | None = set().union(*found)
+    if not found:
         changes = list_remaining_differences(algorithm, name, ())
     if changes is None:
         return "not known"
@@ -354,7 +354,16 @@ def _read_interventions(group: ScoreGroup | None) -> set[str]:
 
 def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> tuple[Block, ...]:
     """Return the shares without each framework and task, by another endpoint, and the limits."""
-    found = results.decomposition
+    limits, found = Listing(_list_limits(results, has_causes=has_causes)), results.decomposition
+    if found is None:
+        return (limits,)
+    heads = tuple(name_share(name) for name, *_ in list_share_rows(found))
+    rows = tuple((label, *cells) for label, cells in _list_shares(results, found))
+    return (Grid(("shares", *heads), rows), limits)
+
+
+def _list_limits(results: LevelResults, *, has_causes: bool) -> tuple[str, ...]:
+    """Return what the shares depend on and do not say."""
     notes = (
         "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
         "of others.",
@@ -390,29 +399,27 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
         "A score averaged over training is below 1 also where a task is solved in the end.",
         _describe_late_rises(results),
     )
-    limits = Listing(tuple(filter(None, notes)))
-    if found is None:
-        return (limits,)
-    heads = tuple(name_share(name) for name, *_ in list_share_rows(found))
-    rows: list[tuple[Words, ...]] = [
-        (f"all: {', '.join(task.name for task in found.tasks)}", *_format_shares(found))
-    ]
-    for name, shares in found.without_framework.items():
-        rows.append((f"without {get_label(name)}", *_format_shares(found, shares)))
-    for task, shares in found.without_task.items():
-        rows.append((f"without {task.name}", *_format_shares(found, shares)))
+    return tuple(filter(None, notes))
+
+
+def _list_shares(results: LevelResults, found: LevelDecomposition) -> list[tuple[str, list[str]]]:
+    """Return the shares over all tasks, and over parts of the study, each with its label."""
+    shares = [(f"all: {', '.join(task.name for task in found.tasks)}", found.shares)]
+    shares += [(f"without {get_label(k)}", one) for k, one in found.without_framework.items()]
+    shares += [(f"without {task.name}", one) for task, one in found.without_task.items()]
     if found.equal_weights:
-        rows.append(("all, each with equal weight", *_format_shares(found, found.equal_weights)))
+        shares.append(("all, each with equal weight", found.equal_weights))
     for algorithm, (only, others) in found.by_algorithm.items():
-        rows.append((f"only {get_label(algorithm)}", *_format_shares(found, only)))
-        rows.append((f"without {get_label(algorithm)}", *_format_shares(found, others)))
-    for task, (shares, part) in found.alone.items() if len(found.tasks) > 1 else ():
-        label = f"only {task.name} ({part:.0%} of the variance)"
-        rows.append((label, *_format_shares(found, shares)))
+        shares.append((f"only {get_label(algorithm)}", only))
+        shares.append((f"without {get_label(algorithm)}", others))
+    if len(found.tasks) > 1:
+        for task, (only, part) in found.alone.items():
+            shares.append((f"only {task.name} ({part:.0%} of the variance)", only))
+    rows = [(label, _format_shares(found, one)) for label, one in shares]
     if results.secondary and results.secondary.has_lockstep == found.has_lockstep:
         label = f"mean of the last {SECONDARY_ENDPOINT.partition('-')[2]} evaluations"
-        rows.append((label, *_format_shares(results.secondary)))
-    return (Grid(("shares", *heads), tuple(rows)), limits)
+        rows.append((label, _format_shares(results.secondary, results.secondary.shares)))
+    return rows
 
 
 def _list_recipes(results: LevelResults) -> str:
@@ -484,9 +491,9 @@ def _describe_overrides(results: LevelResults) -> str:
     )
 
 
-def _format_shares(found: LevelDecomposition, other: ShareIntervals | None = None) -> list[str]:
-    item = found if other is None else dataclasses.replace(found, shares=other)
-    return [format_share(*values) for _, *values in list_share_rows(item)]
+def _format_shares(found: LevelDecomposition, shares: ShareIntervals) -> list[str]:
+    rows = list_share_rows(dataclasses.replace(found, shares=shares))
+    return [format_share(*values) for _, *values in rows]
 
 
 def _describe_rises(results: LevelResults) -> str:
@@ -519,32 +526,15 @@ def _describe_late_rises(results: LevelResults) -> str:
 
 def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
     """Return the runs requested, completed and used of every task and level, and missing ones."""
-    rows: list[tuple[Words, ...]] = []
     corrected = adjust_holm([spread.p for spread in results.spreads])
-    tests = dict(zip(((one.task, one.level) for one in results.spreads), corrected, strict=True))
+    p_values = dict(zip(((one.task, one.level) for one in results.spreads), corrected, strict=True))
+    rows: list[tuple[str, ...]] = []
     for task, levels in results.by_task.items():
         for level in LEVELS:
-            if level not in levels:
-                rows.append((task.name, LEVEL_LABELS[level], "no runs", *[MISSING] * 6))
-                continue
-            spread = levels[level]
-            requested, completed, used = _count_runs(spread)
-            low, high = spread.interval
-            rows.append(
-                (
-                    task.name,
-                    LEVEL_LABELS[level],
-                    f"{len(spread.scores)} of {len(results.frameworks)}",
-                    f"{requested}/{completed}/{used}",
-                    f"{sum(spread.learned.values())} of {used}",
-                    f"{spread.spread:.2f} [{low:.2f}, {high:.2f}]" if spread.variance else MISSING,
-                    format_bare_p_value(tests[task, level]),
-                    format_estimate(compute_late_rise(spread)),
-                    f"{spread.scale.zero:.4g} to {spread.scale.one:.4g}"
-                    if spread.scale
-                    else MISSING,
-                )
-            )
+            cells = ["no runs", *[MISSING] * 6]
+            if level in levels:
+                cells = _list_run_cells(levels[level], results, p_values[task, level])
+            rows.append((task.name, LEVEL_LABELS[level], *cells))
     heads = ("task", "level", "frameworks", "requested/completed/used", "learned", "spread", "p")
     also = ("rise at the end", "returns from 0 to 1")
     scales = {
@@ -565,6 +555,21 @@ def make_run_blocks(results: LevelResults) -> tuple[Block, ...]:
         Listing(tuple(scales)),
         _describe_unused_tasks(results),
     )
+
+
+def _list_run_cells(spread: LevelSpread, results: LevelResults, p: float) -> list[str]:
+    """Return the cells of a task and level in the table of runs."""
+    requested, completed, used = _count_runs(spread)
+    scale = spread.scale
+    return [
+        f"{len(spread.scores)} of {len(results.frameworks)}",
+        f"{requested}/{completed}/{used}",
+        f"{sum(spread.learned.values())} of {used}",
+        _format_spread(spread) if spread.variance else MISSING,
+        format_bare_p_value(p),
+        format_estimate(compute_late_rise(spread)),
+        f"{scale.zero:.4g} to {scale.one:.4g}" if scale else MISSING,
+    ]
 
 
 def make_reaching_blocks(results: LevelResults) -> tuple[Block, ...]:

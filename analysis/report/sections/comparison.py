@@ -48,9 +48,9 @@ class FrameworkScore:
     """Score of one framework in one setting.
 
     Attributes:
-        mean: Their score over seeds, in units of the endpoint.
+        mean: Mean score over seeds, in units of the endpoint.
         with_failed: The same with failed runs at the bottom of the task's range; None without any.
-        final: Mean over seeds of their final return; NaN without runs.
+        final: Mean final return over seeds; NaN without runs.
     """
 
     group: ScoreGroup
@@ -85,7 +85,24 @@ class SettingComparison:
 
 
 def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
-    """Return the command that explains the difference of the most different pair; empty if none.
+    """Return the command that explains the difference of the most different pair; empty if none."""
+    pair = _find_most_different_pair(groups)
+    if pair is None:
+        return ""
+    cell, names = pair[0].cell, [group.framework for group in pair]
+    levels = {str(run.spec.get("alignment", "")) for group in pair for run in group.runs}
+    words = ["parallax", "why", *names, "--algorithms", cell.algorithm]
+    words += ["--env", cell.env] if cell.env != UNKNOWN and "," not in cell.env else []
+    words += ["--hps", cell.hps] if cell.hps not in (UNKNOWN, "defaults") else []
+    words += ["--alignment", *levels] if len(levels) == 1 and all(levels) else []
+    scripts = [name.partition("@")[2] for name in names if "@" in name]
+    words += ["--script", f"{scripts[0].rpartition('-')[0]}.py"] if scripts else []
+    words += ["--study", str(results)] if results.exists() else []
+    return shlex.join(words)
+
+
+def _find_most_different_pair(groups: Iterable[ScoreGroup]) -> GroupPair | None:
+    """Return the most different pair that `parallax why` can compare; None if there is none.
 
     Returns have different units on each task, so differences are divided by widths of intervals
     where there are any.
@@ -111,19 +128,7 @@ def format_why_command(groups: Iterable[ScoreGroup], results: Path) -> str:
         width = found[pair].high - found[pair].low if with_interval else 1.0
         return abs(found[pair].mean) / width if width > 0 else math.inf
 
-    if not found:
-        return ""
-    pair = max(with_interval or found, key=rate)
-    cell, names = pair[0].cell, [group.framework for group in pair]
-    levels = {str(run.spec.get("alignment", "")) for group in pair for run in group.runs}
-    words = ["parallax", "why", *names, "--algorithms", cell.algorithm]
-    words += ["--env", cell.env] if cell.env != UNKNOWN and "," not in cell.env else []
-    words += ["--hps", cell.hps] if cell.hps not in (UNKNOWN, "defaults") else []
-    words += ["--alignment", *levels] if len(levels) == 1 and all(levels) else []
-    own = [name.partition("@")[2] for name in names if "@" in name]
-    words += ["--script", f"{own[0].rpartition('-')[0]}.py"] if own else []
-    words += ["--study", str(results)] if results.exists() else []
-    return shlex.join(words)
+    return max(with_interval or found, key=rate, default=None)
 
 
 def compare_frameworks(
@@ -133,13 +138,13 @@ def compare_frameworks(
     method: str,
     rng: np.random.Generator,
 ) -> tuple[SettingComparison, ...]:
-    """One comparison per setting that has a folder, whether or not its runs are used.
+    """Compare the frameworks in each setting that has a folder, whether or not its runs are used.
 
     `with_failed_runs` has the groups that `count_failed_as_bottom` returns.
     """
-    treated = {group.key: group for group in with_failed_runs}
+    others = {group.key: group for group in with_failed_runs}
     return tuple(
-        _compare_cell(cell, own, [treated[group.key] for group in own], options, method, rng)
+        _compare_cell(cell, own, [others[group.key] for group in own], options, method, rng)
         for cell, own in group_by_cell(groups).items()
     )
 
@@ -171,26 +176,28 @@ def _compare_cell(
     method: str,
     rng: np.random.Generator,
 ) -> SettingComparison:
-    found = {group.framework: group.scores for group in groups if group.scores is not None}
-    treated = {
+    complete = {group.framework: group.scores for group in groups if group.scores is not None}
+    imputed = {
         group.framework: group.scores
         for group in with_failed_runs
         if group.failed and group.scores is not None and group.n
     }
     scores = []
     for group in groups:
-        name = group.framework
-        mean = compute_interval(found[name], method, rng)
-        known = name in treated and len(treated[name]) > group.n
-        # A separate generator, so that failed runs do not change other intervals.
-        own = np.random.default_rng(0)
-        lower = compute_interval(treated[name], method, own) if known else None
+        name, with_failed = group.framework, None
+        mean = compute_interval(complete[name], method, rng)
+        if name in imputed and len(imputed[name]) > group.n:
+            # A separate generator, so that failed runs do not change other intervals.
+            with_failed = compute_interval(imputed[name], method, np.random.default_rng(0))
         final = float(np.mean([run.final_score for run in group.runs])) if group.runs else math.nan
-        scores.append(FrameworkScore(group, mean, lower, final))
-    endpoint = options.chosen_endpoint
-    with_failed = find_largest_difference(found | treated) if treated else None
-    largest = find_largest_difference(found)
-    return SettingComparison(cell, tuple(scores), largest, with_failed, endpoint)
+        scores.append(FrameworkScore(group, mean, with_failed, final))
+    return SettingComparison(
+        cell,
+        tuple(scores),
+        find_largest_difference(complete),
+        find_largest_difference(complete | imputed) if imputed else None,
+        options.chosen_endpoint,
+    )
 
 
 # These may differ between runs that are compared.
@@ -366,7 +373,7 @@ def _format_setting(cell: StudyCell, cells: Sequence[StudyCell], notes: Comparis
 
 
 def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
-    """Mean, interval and n of one framework."""
+    """Return mean, interval and n of one framework, a line each."""
     score = next((score for score in row.scores if score.group.framework == framework), None)
     if score is None:
         return [MISSING]
@@ -377,14 +384,14 @@ def format_score_lines(row: SettingComparison, framework: str) -> list[str]:
         lines = [format_number(mean.mean), format_interval_bounds(mean), _format_size(score)]
         if row.endpoint.name != FINAL:
             lines.append(f"final: {format_number(score.final)}")
-    if (lower := score.with_failed) is not None:
-        lines.append(f"with {score.group.failed} failed: {format_number(lower.mean)}")
-        lines.append(format_interval_bounds(lower))
+    if score.with_failed is not None:
+        lines.append(f"with {score.group.failed} failed: {format_number(score.with_failed.mean)}")
+        lines.append(format_interval_bounds(score.with_failed))
     return lines
 
 
 def format_furthest_lines(row: SettingComparison) -> list[str]:
-    """Difference, interval and names of the pair, and the same with failed runs."""
+    """Return difference, interval and names of the pair, and the same with failed runs."""
     lines = [MISSING] if row.largest_difference is None else []
     for lead, found in (("", row.largest_difference), ("with failed: ", row.largest_with_failed)):
         if found is not None:
@@ -410,7 +417,7 @@ CSV_COLUMNS = (*CELL_FIELDS, "framework", *_NUMBER_COLUMNS)
 
 
 def comparison_to_csv(comparisons: Sequence[SettingComparison]) -> str:
-    """One line per setting and framework; unknown numbers are empty.
+    """Return a line per setting and framework as CSV; unknown numbers are empty.
 
     Where seeds of one framework ended at different steps, last_step lists them.
     """

@@ -27,10 +27,11 @@ from parallax.analysis.report import document, tables
 from parallax.analysis.report.sections import hyperparameters, learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts import statements
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialVerdict
+from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _FAMILY_PHRASES = {
@@ -52,38 +53,47 @@ def answer_consistency(verdicts: StudyVerdicts) -> document.QuestionAnswer:
             question, document.LinkedSentence(text), _describe_defaults(verdicts)
         )
     cells = [item.cell for item in items]
-    shown = set(verdicts.main_consistency)
-    items, aside = verdicts.main_consistency, [item for item in items if item not in shown]
-    parts = []
-    for _, own in group_by_variant(items, cells, lambda item: item.cell):
-        text = f"{get_label(own[0].cell.algorithm)}: {_describe_study_part(own, verdicts)}"
-        parts.append(document.LinkedSentence(text, _link_pairs(own), "t-consistency"))
-    for words, own in group_by_variant(aside, cells, lambda item: item.cell):
-        text = f"Apart from these, {words}: {_describe_study_part(own, verdicts)}"
-        parts.append(document.LinkedSentence(text, _link_pairs(own), "t-consistency"))
+    main, shown = verdicts.main_consistency, set(verdicts.main_consistency)
+    others = [item for item in items if item not in shown]
+    parts = [
+        _link_sentence(
+            f"{get_label(own[0].cell.algorithm)}: {_describe_study_part(own, verdicts)}", own
+        )
+        for _, own in group_by_variant(main, cells, lambda item: item.cell)
+    ]
+    parts += [
+        _link_sentence(f"Apart from these, {words}: {_describe_study_part(own, verdicts)}", own)
+        for words, own in group_by_variant(others, cells, lambda item: item.cell)
+    ]
     parts += _describe_defaults(verdicts)
     parts += _link_suites(verdicts)
-    clear = sorted(
-        (
-            item
-            for item in items
-            if _name_finding(item) != INCONCLUSIVE and not _is_unlearned(item, verdicts)
-        ),
-        key=lambda i: (
-            *(_FINDING_ORDER.index(_name_finding(i)), i.p_holm),
-            *(-abs(i.hedges_g[0]), i.cell),
-        ),
-    )
     findings = [
         _describe_finding(group[0], cells, verdicts)
         if len(group) == 1
         else _describe_outlier_framework(name, group, cells)
-        for name, group in group_by_outlier_framework(clear)
+        for name, group in group_by_outlier_framework(_select_findings(main, verdicts))
     ]
-    headline = document.LinkedSentence(
-        _format_headline(items, verdicts), _link_pairs(items), "t-consistency"
-    )
+    headline = _link_sentence(_format_headline(main, verdicts), main)
     return document.QuestionAnswer(question, headline, tuple(parts), tuple(findings))
+
+
+def _link_sentence(text: str, items: Sequence[PairVerdict]) -> document.LinkedSentence:
+    return document.LinkedSentence(text, _link_pairs(items), "t-consistency")
+
+
+def _select_findings(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> list[PairVerdict]:
+    """Return the pairs with a finding, the clearest first."""
+    found = [
+        item
+        for item in items
+        if _name_finding(item) != INCONCLUSIVE and not _is_unlearned(item, verdicts)
+    ]
+
+    def get_sort_key(item: PairVerdict) -> tuple[object, ...]:
+        order = _FINDING_ORDER.index(_name_finding(item))
+        return order, item.p_holm, -abs(item.hedges_g[0]), item.cell
+
+    return sorted(found, key=get_sort_key)
 
 
 def _describe_defaults(verdicts: StudyVerdicts) -> tuple[document.LinkedSentence, ...]:
@@ -93,9 +103,8 @@ def _describe_defaults(verdicts: StudyVerdicts) -> tuple[document.LinkedSentence
     for words, own in begun:
         counts = format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)
         text = f"{words} under library defaults: {counts}."
-        text += _describe_failures(own, verdicts.options.alpha) + _describe_learned_count(
-            own, verdicts
-        )
+        text += _describe_failures(own, verdicts.options.alpha)
+        text += _describe_learned_count(own, verdicts)
         found.append(document.LinkedSentence(text, _link_pairs(own), "t-defaults"))
     return tuple(found)
 
@@ -120,18 +129,16 @@ def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) ->
     cell = own[0].cell
     text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
     text += describe_statements(own)
-    if item := verdicts.omnibus_by_variant.get(cell.variant_key):
-        count = item.count
+    omnibus = verdicts.omnibus_by_variant.get(cell.variant_key)
+    if omnibus:
+        count = omnibus.count
         text += (
-            f" {item.verdict.capitalize()}: {count.observed} of {count.tests} significant "
+            f" {omnibus.verdict.capitalize()}: {count.observed} of {count.tests} significant "
             f"uncorrected, {count.expected_under_null:.1f} if nothing differed "
             f"({format_p_value(count.p)})."
         )
-    return (
-        text
-        + _describe_failures(own, verdicts.options.alpha)
-        + _describe_learned_count(own, verdicts)
-    )
+    text += _describe_failures(own, verdicts.options.alpha)
+    return text + _describe_learned_count(own, verdicts)
 
 
 def name_statement(item: PairVerdict) -> str:
@@ -146,11 +153,8 @@ def _name_finding(item: PairVerdict) -> str:
     """Return the kind of a finding: one of `_FINDING_ORDER`, or `inconclusive` for none."""
     if item.statement.is_conditional:
         return statements.CONDITIONAL_PREFIX
-    return (
-        statements.UNEQUAL_FAILURES
-        if name_statement(item) == statements.UNEQUAL_FAILURES
-        else item.verdict
-    )
+    has_unequal_failures = name_statement(item) == statements.UNEQUAL_FAILURES
+    return statements.UNEQUAL_FAILURES if has_unequal_failures else item.verdict
 
 
 def describe_statements(items: Sequence[PairVerdict]) -> str:
@@ -205,8 +209,7 @@ def describe_intention_to_treat(verdicts: StudyVerdicts) -> tuple[str, ...]:
 
 def describe_bottom_score(verdicts: StudyVerdicts) -> str:
     """Return how failed runs count, without the end of the sentence; empty if none failed."""
-    treated = verdicts.with_failed_runs
-    if treated is None:
+    if verdicts.with_failed_runs is None:
         return ""
     counts: collections.Counter[str] = collections.Counter()
     for group in verdicts.groups:
@@ -409,41 +412,42 @@ def _list_sides(item: PairVerdict) -> list[tuple[ScoreGroup, bool]]:
 def _describe_outlier_framework(
     name: str, items: Sequence[PairVerdict], cells: Sequence[StudyCell]
 ) -> document.LinkedSentence:
-    """Several pairs in one sentence."""
-    cell = items[0].cell
-    several = len({item.cell.hps for item in items}) > 1
-    place = f"{cell.env}, {get_label(cell.algorithm)}" if several else format_setting(cell, cells)
-    gaps = sorted(abs(item.difference) for item in items)
-    apart = (
-        format_number(gaps[0])
-        if len(gaps) == 1
-        else f"{format_number(gaps[0])} to {format_number(gaps[-1])}"
-    )
-    under = ", ".join(sorted({item.cell.hps for item in items}))
-    count, kind = format_count(len(items), "pair"), _name_finding(items[0])
+    """Describe several pairs of one task and kind of finding in one sentence.
+
+    `name` is the framework that explains them if they are different, otherwise empty.
+    """
+    cell, kind = items[0].cell, _name_finding(items[0])
+    recipes = sorted({item.cell.hps for item in items})
+    place, under = format_setting(cell, cells), ""
+    if len(recipes) > 1:
+        place, under = f"{cell.env}, {get_label(cell.algorithm)}", f", under {', '.join(recipes)}"
+    gaps = [format_number(gap) for gap in sorted(abs(item.difference) for item in items)]
+    apart = gaps[0] if len(gaps) == 1 else f"{gaps[0]} to {gaps[-1]}"
+    count = format_count(len(items), "pair")
     if kind == statements.CONDITIONAL_PREFIX:
-        end = f"none of their runs failed; {apart} apart"
-        text = f"{place}: {count} are {_describe_tolerated_failures(items)}"
+        text = f"{count} are {_describe_tolerated_failures(items)}"
+        evidence = f"none of their runs failed; {apart} apart"
     elif not name:
-        p = max(
+        text = f"{count} are {kind}, {apart} apart"
+        p_values = [
             item.p_equivalence_holm if kind == EQUIVALENT else item.failures.p_holm
             for item in items
-        )
-        end = f"corrected {format_p_value(p)} or less"
-        text = f"{place}: {count} are {kind}, {apart} apart"
+        ]
+        evidence = f"corrected {format_p_value(max(p_values))} or less"
     else:
-        end = f"corrected {format_p_value(max(item.p_holm for item in items))} or less"
         others = sorted({g.framework for i in items for g, _ in _list_sides(i)} - {name})
         above = any(group.framework == name and high for group, high in _list_sides(items[0]))
-        text = (
-            f"{place}: {get_label(name)} scores {'higher' if above else 'lower'} than "
-            f"{' and '.join(map(get_label, others))}, by {apart} in {count}"
-        )
         in_mean = sum(item.statement.text == statements.DIFFERENT_IN_MEAN for item in items)
-        text += f", {in_mean} of them different in mean"
-    text += f"{f', under {under}' if several else ''}; {end}."
-    groups = [group for item in items for group in (item.first, item.second)]
-    return document.LinkedSentence(text, tuple(groups), "t-consistency", f"{name} {kind}".strip())
+        text = (
+            f"{get_label(name)} scores {'higher' if above else 'lower'} than "
+            f"{' and '.join(map(get_label, others))}, by {apart} in {count}, "
+            f"{in_mean} of them different in mean"
+        )
+        evidence = f"corrected {format_p_value(max(item.p_holm for item in items))} or less"
+    text = f"{place}: {text}{under}; {evidence}."
+    return document.LinkedSentence(
+        text, _link_pairs(items), "t-consistency", f"{name} {kind}".strip()
+    )
 
 
 def _format_score(group: ScoreGroup) -> str:
@@ -558,7 +562,7 @@ def make_setting_sections(
 ) -> tuple[document.ReportSection, ...]:
     """Return a section for each algorithm, task and recipe of some pairs."""
     cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
-    treated = describe_intention_to_treat(verdicts)
+    lines = describe_intention_to_treat(verdicts)
     sections = []
     for cell in cells:
         own = [item for item in pairs if item.cell == cell]
@@ -568,14 +572,13 @@ def make_setting_sections(
             verdicts.learning_by_cell.get(cell, ()), verdicts.vs_random_by_cell.get(cell, ()), own
         )
         blocks = _describe_setting(own, groups, on_learning, verdicts.options)
-        failed = [
-            text
-            for text, item in zip(treated, verdicts.intention_to_treat, strict=True)
+        failed = tuple(
+            line
+            for line, item in zip(lines, verdicts.intention_to_treat, strict=True)
             if item.cell == cell
-        ]
-        blocks += (
-            (document.Listing(tuple(failed), describe_bottom_score(verdicts)),) if failed else ()
         )
+        if failed:
+            blocks += (document.Listing(failed, describe_bottom_score(verdicts)),)
         sections.append(document.ReportSection(heading, (*blocks, _make_pairs_grid(own))))
     return tuple(sections)
 
@@ -684,7 +687,7 @@ def _describe_run_counts(groups: Sequence[ScoreGroup]) -> document.Words:
 
 
 def describe_pair(item: PairVerdict) -> str:
-    """Two frameworks, how far they are apart with the 95% interval, n and the corrected p-value."""
+    """Return how far two frameworks are apart, with 95% interval, n and corrected p-value."""
     high, low = sorted((item.first, item.second), key=lambda group: -float(group.moments.mean))
     text = (
         f"{get_label(high.framework)} ({format_number(float(high.moments.mean))}) above "

@@ -11,9 +11,10 @@ from parallax.analysis.report.sections.consistency import (
     format_setting_with_recipe,
     format_size_range,
 )
-from parallax.analysis.verdicts.consistency import DIFFERENT, EQUIVALENT, INCONCLUSIVE, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.margins import compute_min_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 SELECTION_RULE = (

@@ -1,6 +1,7 @@
 """Hyperparameters set equal in a setting, and those that differ between frameworks."""
 
 import collections
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from parallax.harness.record.reading import decode_record
 
 HYPERPARAMETERS_HEADING = "Hyperparameters set equal, and those that are not"
 HYPERPARAMETERS_ANCHOR = make_anchor(HYPERPARAMETERS_HEADING)
-ValuesByFramework = dict[str, dict[str, list[str]]]
+ValuesByFramework = dict[str, dict[str, list[str]]]  # by hyperparameter and framework
 SettingKey = tuple[str, str, str]  # algorithm, recipe, variant
 _COUNT_PHRASES = {
     "total_gradient_steps": "gradient steps made",
@@ -57,10 +58,10 @@ def _has_own_values(variant: str) -> bool:
 def describe_unequal_recipes(runs: Sequence[CompletedRun]) -> str:
     """Return a sentence on algorithms whose hyperparameters differ unexpectedly, or empty."""
     counts = [
-        f"{len(_select_unequal(of))} of {len(of)} of {get_label(algorithm)} under "
+        f"{len(_select_unequal(fields))} of {len(fields)} of {get_label(algorithm)} under "
         f"{describe_recipe(hps)}"
-        for (algorithm, hps, variant), of in _group_values_by_setting(runs).items()
-        if _select_unequal(of) and hps != LIBRARY_DEFAULTS and not _has_own_values(variant)
+        for (algorithm, hps, variant), fields in _group_values_by_setting(runs).items()
+        if _select_unequal(fields) and hps != LIBRARY_DEFAULTS and not _has_own_values(variant)
     ]
     if not counts:
         return ""
@@ -78,14 +79,14 @@ def describe_pair_differences(
     These are hyperparameters, counts recorded by the runs, and interventions of the reference form
     that the runs lack.
     """
-    of = _group_values((*first, *second))
-    unlike = _select_unequal(of)
+    fields = _group_values((*first, *second))
+    unequal = _select_unequal(fields)
     text: tuple[document.Inline, ...] = ()
-    if unlike:
-        verb = "differs" if len(unlike) == 1 else "differ"
-        fields = document.join_words([(document.Code(field),) for field in unlike], ", ")
-        count = format_count(len(of), "hyperparameter")
-        text = (f"; {len(unlike)} of {count} {verb} (", *fields, ")")
+    if unequal:
+        verb = "differs" if len(unequal) == 1 else "differ"
+        names = document.join_words([(document.Code(field),) for field in unequal], ", ")
+        count = format_count(len(fields), "hyperparameter")
+        text = (f"; {len(unequal)} of {count} {verb} (", *names, ")")
     counted = [
         f"{words}: "
         + ", ".join(f"{get_label(name)} {format_range(counts)}" for name, counts in by_name.items())
@@ -101,13 +102,13 @@ def list_unequal_fields(runs: Iterable[CompletedRun]) -> list[str]:
 
 
 def _group_values(runs: Iterable[CompletedRun]) -> ValuesByFramework:
-    of: ValuesByFramework = {}
+    fields: ValuesByFramework = {}
     for run in runs:
         for field, value in run.effective_hyperparameters.items():
-            values = of.setdefault(field, {}).setdefault(run.id.framework, [])
+            values = fields.setdefault(field, {}).setdefault(run.id.framework, [])
             if _format_value(value) not in values:
                 values.append(_format_value(value))
-    return of
+    return fields
 
 
 def _describe_code(
@@ -140,42 +141,30 @@ def describe_recipe_coverage(groups: Iterable[Sequence[CompletedRun]]) -> str:
     Args:
         groups: Runs of one framework each, under one recipe.
     """
-    counts, total = [], 0
-    for runs in groups:
-        recorded = [
-            (run.effective_hyperparameters, run.spec.get("hyperparameters"))
-            for run in runs
-            if run.id.cell.hps != run.id.framework
-        ]
-        shares = [
-            sum(
+    counts, totals = [], []
+    for run in itertools.chain.from_iterable(groups):
+        effective, requested = run.effective_hyperparameters, run.spec.get("hyperparameters")
+        if effective and requested and run.id.cell.hps != run.id.framework:
+            equal = [
                 _format_value(effective[field]) == _format_value(requested[field])
                 for field in effective
                 if field in requested
-            )
-            for effective, requested in recorded
-            if effective and requested
-        ]
-        counts += shares
-        total = max(
-            [
-                total,
-                *(len(effective) for effective, requested in recorded if effective and requested),
             ]
-        )
-    if not counts or min(counts) == total:
+            counts.append(sum(equal))
+            totals.append(len(effective))
+    if not counts or min(counts) == max(totals):
         return ""
-    return f" ({format_range(counts)} of {total} set)"
+    return f" ({format_range(counts)} of {max(totals)} set)"
 
 
 def describe_equal_hyperparameters(runs: Sequence[CompletedRun]) -> tuple[document.Inline, ...]:
     """Return the number of equal hyperparameters, in words; empty where no run records them."""
-    of = _group_values(runs)
-    if not of:
+    fields = _group_values(runs)
+    if not fields:
         return ()
-    equal = len(of) - len(_select_unequal(of))
+    equal = len(fields) - len(_select_unequal(fields))
     link = document.Link("equal", f"#{HYPERPARAMETERS_ANCHOR}")
-    return (f" {equal} of {len(of)} hyperparameters are ", link, ".")
+    return (f" {equal} of {len(fields)} hyperparameters are ", link, ".")
 
 
 def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[document.Inline, ...]:
@@ -190,44 +179,52 @@ def describe_common_overrides(runs: Sequence[CompletedRun]) -> tuple[document.In
 
 def list_hyperparameter_differences(runs: Sequence[CompletedRun]) -> list[document.Block]:
     """Return tables of the differences, for each algorithm and set of hyperparameters."""
-    blocks: list[document.Block] = []
+    runs_by_setting = _group_by_setting(runs)
     settings = _group_values_by_setting(runs)
-    made = {setting: _count_updates(own) for setting, own in _group_by_setting(runs).items()}
-    named = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
-    for (algorithm, hps, variant), of in settings.items():
-        unlike, frameworks = _select_unequal(of), _list_frameworks(of)
-        requested = _find_recipe_values(runs, (algorithm, hps, variant))
-        alike = document.join_words(
-            [
-                _format_equal_field(field, of[field], requested)
-                for field in of
-                if field not in unlike
-            ],
-            ", ",
-        )
-        count = format_count(len(frameworks), "framework")
-        apart = f" ({variant})" if named[algorithm, hps] > 1 else ""
+    variants = collections.Counter((algorithm, hps) for algorithm, hps, _ in settings)
+    blocks: list[document.Block] = []
+    for setting, fields in settings.items():
+        algorithm, hps, variant = setting
+        unequal, frameworks = _select_unequal(fields), _list_frameworks(fields)
+        requested = _find_recipe_values(runs, setting)
+        equal = [
+            _format_equal_field(field, values, requested)
+            for field, values in fields.items()
+            if field not in unequal
+        ]
         name = document.Strong(f"{get_label(algorithm)} under {describe_recipe(hps)}")
-        equal = f"{apart}, {count}: {len(of) - len(unlike)} of {len(of)} set equal: "
-        blocks.append((name, equal, *alike, "."))
-        recipe = [""] if requested else []
-        rows: list[tuple[document.Words, ...]] = [
-            (
-                (document.Code(field),),
-                *([requested.get(field, "-")] if requested else []),
-                *(" or ".join(values.get(f, ["-"])) for f in frameworks),
-            )
-            for field, values in unlike.items()
-        ]
-        rows += [
-            (name, *recipe, *(format_range(values.get(f, [])) or "-" for f in frameworks))
-            for name, values in made[algorithm, hps, variant].items()
-            if len({tuple(sorted(set(counts))) for counts in values.values()}) > 1
-        ]
+        special = f" ({variant})" if variants[algorithm, hps] > 1 else ""
+        counts = f"{len(equal)} of {len(fields)} set equal: "
+        lead = f"{special}, {format_count(len(frameworks), 'framework')}: {counts}"
+        blocks.append((name, lead, *document.join_words(equal, ", "), "."))
+        rows = _list_difference_rows(unequal, runs_by_setting[setting], frameworks, requested)
         if rows:
             heads = ("not equal", *(["recipe"] if requested else []), *map(get_label, frameworks))
-            blocks.append(document.Grid(heads, tuple(rows)))
+            blocks.append(document.Grid(heads, rows))
     return blocks
+
+
+def _list_difference_rows(
+    unequal: ValuesByFramework,
+    runs: Sequence[CompletedRun],
+    frameworks: Sequence[str],
+    requested: Mapping[str, str],
+) -> tuple[tuple[document.Words, ...], ...]:
+    """Return a row per unequal hyperparameter or count of updates, a column per framework.
+
+    The recipe's values, if there are any, are in a column before those of frameworks.
+    """
+    rows: list[tuple[document.Words, ...]] = []
+    for field, values in unequal.items():
+        recipe = [requested.get(field, "-")] if requested else []
+        cells = (" or ".join(values.get(name, ["-"])) for name in frameworks)
+        rows.append(((document.Code(field),), *recipe, *cells))
+    for words, counts in _count_updates(runs).items():
+        if len({tuple(sorted(set(found))) for found in counts.values()}) > 1:
+            recipe = [""] if requested else []
+            cells = (format_range(counts.get(name, [])) or "-" for name in frameworks)
+            rows.append((words, *recipe, *cells))
+    return tuple(rows)
 
 
 def _find_recipe_values(runs: Sequence[CompletedRun], setting: SettingKey) -> dict[str, str]:
@@ -267,17 +264,17 @@ def _count_updates(runs: Sequence[CompletedRun]) -> dict[str, dict[str, list[int
     Policy updates are left out if each gradient step is one, or if there is no policy. With
     `target_kl` counts are bounds: updates on a rollout may end before its last minibatch.
     """
-    of: dict[str, dict[str, list[int]]] = {}
+    found: dict[str, dict[str, list[int]]] = {}
     for run in runs:
         schedule = decode_record(run.record).get("update_schedule") or {}
-        for key, words in _COUNT_PHRASES.items():
+        for key in _COUNT_PHRASES:
             if schedule.get(key):
-                of.setdefault(words, {}).setdefault(run.id.framework, []).append(schedule[key])
-    if of.get(_COUNT_PHRASES["policy_updates"]) == of.get(_COUNT_PHRASES["total_gradient_steps"]):
-        of.pop(_COUNT_PHRASES["policy_updates"], None)
+                found.setdefault(key, {}).setdefault(run.id.framework, []).append(schedule[key])
+    if found.get("policy_updates") == found.get("total_gradient_steps"):
+        found.pop("policy_updates", None)
     stops = any(run.effective_hyperparameters.get("target_kl") is not None for run in runs)
     bound = ", at most" if stops else ""
-    return {f"{words}{bound}": counts for words, counts in of.items()}
+    return {f"{_COUNT_PHRASES[key]}{bound}": counts for key, counts in found.items()}
 
 
 def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, ValuesByFramework]:
@@ -293,14 +290,14 @@ def _group_values_by_setting(runs: Sequence[CompletedRun]) -> dict[SettingKey, V
     return {key: found[key] for key in order if len(_list_frameworks(found[key])) > 1}
 
 
-def _list_frameworks(of: ValuesByFramework) -> list[str]:
-    return sorted({name for values in of.values() for name in values})
+def _list_frameworks(fields: ValuesByFramework) -> list[str]:
+    return sorted({name for values in fields.values() for name in values})
 
 
-def _select_unequal(of: ValuesByFramework) -> ValuesByFramework:
+def _select_unequal(fields: ValuesByFramework) -> ValuesByFramework:
     return {
         field: values
-        for field, values in of.items()
+        for field, values in fields.items()
         if len({tuple(sorted(found)) for found in values.values()}) > 1
     }
 

@@ -6,9 +6,10 @@ from parallax.analysis.labels import MISSING, format_count, format_number, forma
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Listing
 from parallax.analysis.verdicts import references
-from parallax.analysis.verdicts.consistency import EQUIVALENT, PairVerdict
+from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import UNTRAINED
 from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup
+from parallax.analysis.verdicts.statements import EQUIVALENT
 from parallax.analysis.verdicts.study import StudyVerdicts
 
 _VERDICT_LEADS = {

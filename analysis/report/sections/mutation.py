@@ -18,7 +18,7 @@ from parallax.analysis.verdicts.mutation import MutantVerdict, MutationVerdict, 
 
 
 def make_mutation_rows(item: MutationVerdict) -> list[TableRow]:
-    """One row per mutant configuration, with every n."""
+    """Return a row per mutant configuration, with every n."""
     setting = item.setting
     return [
         {

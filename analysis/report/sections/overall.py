@@ -152,15 +152,14 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
         "differences seed by seed; the verdicts' intervals of the same gaps are Welch's, which "
         "also hold without equal seeds."
     )
-    clear = sorted(
-        (item for item in chosen if item.p_holm < alpha), key=lambda i: (i.p_holm, i.result.p)
-    )
+    clear = [item for item in chosen if item.p_holm < alpha]
+    clear.sort(key=lambda item: (item.p_holm, item.result.p))
     findings = [_describe_paired_finding(item, cells) for item in clear]
     return QuestionAnswer(question, _link_paired(text, chosen), tuple(parts), tuple(findings))
 
 
 def _describe_paired_counts(items: Sequence[PairedVerdict], alpha: float) -> str:
-    """Significant tests of both kinds, on the same pairs."""
+    """Return how many pairs are significant by each of both tests, with and without correction."""
     p_values = [(i.p_holm, i.item.p_holm, i.result.p, i.item.p_welch) for i in items]
     paired, welch, paired_alone, welch_alone = (np.array(p_values) < alpha).sum(axis=0)
     return (

@@ -90,7 +90,7 @@ def _link_rankings(items: Sequence[RankingVerdict]) -> tuple[ScoreGroup, ...]:
 
 
 def _describe_finding(items: Sequence[RankingVerdict], several: bool) -> LinkedSentence:
-    """One task, under one or several configurations."""
+    """Describe one task on which rankings differ, under one or several configurations."""
     one = items[0]
     runs = describe_sizes_used(
         [group.n for item in items for ranked in item.rankings for group in ranked.groups]

@@ -19,7 +19,7 @@ from parallax.analysis.verdicts.ablation import AblationVerdict, InterventionEff
 
 def make_strategy_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
     """Return a row per replay strategy: scores, errors of priorities, costs, each with its n."""
-    return [_make_strategy_row(way) for way in study.strategy_results]
+    return [_make_strategy_row(result) for result in study.strategy_results]
 
 
 def make_effect_rows(study: replay.ReplayVerdicts) -> list[TableRow]:
@@ -62,19 +62,20 @@ def format_replay_study(study: replay.ReplayVerdicts) -> list[str]:
     return [*lines, "", *_format_human_scores(study)]
 
 
-def _make_strategy_row(way: replay.ReplayStrategyResult) -> TableRow:
-    row: TableRow = {**dataclasses.asdict(way.cell), "framework": way.framework, "replay": way.name}
-    row |= list_size_values("final", way.group)
-    for number_, stage in enumerate(way.stages, 1):
+def _make_strategy_row(result: replay.ReplayStrategyResult) -> TableRow:
+    row: TableRow = dataclasses.asdict(result.cell)
+    row |= {"framework": result.framework, "replay": result.name}
+    row |= list_size_values("final", result.group)
+    for number_, stage in enumerate(result.stages, 1):
         row |= _make_interval_columns(f"score_{number_}", stage)
-    for number_, error in enumerate(way.errors, 1):
+    for number_, error in enumerate(result.errors, 1):
         row |= _make_interval_columns(f"mape_{number_}", error, 100.0)
-    for number_, weight in enumerate(way.weights, 1):
+    for number_, weight in enumerate(result.weights, 1):
         row |= _make_interval_columns(f"mean_weight_{number_}", weight)
     for part in replay.COST_PARTS:
-        row |= _make_interval_columns(f"{part}_us", way.seconds[part], 1e6)
-    row |= _make_interval_columns("sweeps_us", way.sweeps, 1e6)
-    used, gain = way.utilisation or StepsToThreshold(0, 0, math.nan), way.gain
+        row |= _make_interval_columns(f"{part}_us", result.seconds[part], 1e6)
+    row |= _make_interval_columns("sweeps_us", result.sweeps, 1e6)
+    used, gain = result.utilisation or StepsToThreshold(0, 0, math.nan), result.gain
     row |= {"steps_to_uniform": used.median, "n_reached": used.n_reached, "n_runs": used.n_runs}
     found = gain or MeanRatio(0, math.nan, math.nan, math.nan)
     names = ("gain_over_per", "gain_low", "gain_high", "gain_pairs")
@@ -125,22 +126,22 @@ def _format_agreement(item: replay.FrameworkAgreement) -> str:
 
 
 def _group_lines(
-    ways: Sequence[replay.ReplayStrategyResult],
+    results: Sequence[replay.ReplayStrategyResult],
     list_lines: Callable[[replay.ReplayStrategyResult], Iterable[str]],
 ) -> Iterator[str]:
     """Return lines for all strategies, grouped by setting; also those without complete runs."""
-    for place, members in itertools.groupby(ways, _format_setting):
+    for place, members in itertools.groupby(results, _format_setting):
         yield f"  {place}"
-        for way in members:
-            if way.group.n:
-                yield from (f"    {line}" for line in list_lines(way))
+        for result in members:
+            if result.group.n:
+                yield from (f"    {line}" for line in list_lines(result))
             else:
-                yield f"    {way.name}: none of {way.group.requested} runs is complete"
+                yield f"    {result.name}: none of {result.group.requested} runs is complete"
 
 
 def _format_errors(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield "Error of predicted priorities (MAPE, %) in each third of training, 95% intervals:"
-    known = [way for way in study.strategy_results if any(error.n for error in way.errors)]
+    known = [result for result in study.strategy_results if any(error.n for error in result.errors)]
     yield from _group_lines(known, _format_error_line)
     for name, values in paper_tables.IMP_MAPE.items():
         cells = "; ".join(f"{value:g}" for value in values)
@@ -148,16 +149,17 @@ def _format_errors(study: replay.ReplayVerdicts) -> Iterator[str]:
         yield f"  published ({source}) {name}: {cells}"
 
 
-def _format_error_line(way: replay.ReplayStrategyResult) -> Iterator[str]:
-    yield f"{way.name}: {'; '.join(_format_mean_with_n(error, 100.0) for error in way.errors)}"
+def _format_error_line(result: replay.ReplayStrategyResult) -> Iterator[str]:
+    errors = "; ".join(_format_mean_with_n(error, 100.0) for error in result.errors)
+    yield f"{result.name}: {errors}"
 
 
 def _format_weights(study: replay.ReplayVerdicts) -> Iterator[str]:
-    known = [way for way in study.strategy_results if any(weight.n for weight in way.weights)]
+    known = [one for one in study.strategy_results if any(weight.n for weight in one.weights)]
     if known:
         yield "Mean weight of the losses in each third of training, 95% intervals:"
         yield from _group_lines(
-            known, lambda way: [f"{way.name}: {'; '.join(map(_format_mean_with_n, way.weights))}"]
+            known, lambda one: [f"{one.name}: {'; '.join(map(_format_mean_with_n, one.weights))}"]
         )
 
 
@@ -166,7 +168,7 @@ def _format_costs(study: replay.ReplayVerdicts) -> Iterator[str]:
         "CPU microseconds of a minibatch: sampling, priorities, learning; all, as a multiple of "
         "per's; sweeps besides:"
     )
-    known = [way for way in study.strategy_results if way.seconds["sampling"].n]
+    known = [result for result in study.strategy_results if result.seconds["sampling"].n]
     yield from _group_lines(known, functools.partial(_format_cost_line, study))
     per_paper = paper_tables.IMP_SECONDS["per"][0]
     for name, (total, *rest) in paper_tables.IMP_SECONDS.items():
@@ -178,13 +180,13 @@ def _format_costs(study: replay.ReplayVerdicts) -> Iterator[str]:
 
 
 def _format_cost_line(
-    study: replay.ReplayVerdicts, way: replay.ReplayStrategyResult
+    study: replay.ReplayVerdicts, result: replay.ReplayStrategyResult
 ) -> Iterator[str]:
-    parts = "; ".join(_format_mean_with_n(way.seconds[part], 1e6) for part in replay.COST_PARTS)
-    per = _find_strategy(study, way, "per")
-    ratio = f"{way.total / per.total:.2f}" if per and per.total > 0 else "-"
-    sweeps = format_number(way.sweeps.mean * 1e6)
-    yield f"{way.name}: {parts}; {format_number(way.total * 1e6)}, {ratio}; sweeps {sweeps}"
+    parts = "; ".join(_format_mean_with_n(result.seconds[part], 1e6) for part in replay.COST_PARTS)
+    per = _find_strategy(study, result, "per")
+    ratio = f"{result.total / per.total:.2f}" if per and per.total > 0 else "-"
+    sweeps = format_number(result.sweeps.mean * 1e6)
+    yield f"{result.name}: {parts}; {format_number(result.total * 1e6)}, {ratio}; sweeps {sweeps}"
 
 
 def _format_scores(study: replay.ReplayVerdicts) -> Iterator[str]:
@@ -195,30 +197,27 @@ def _format_scores(study: replay.ReplayVerdicts) -> Iterator[str]:
     yield from _group_lines(study.strategy_results, _format_score_lines)
 
 
-def _format_score_lines(way: replay.ReplayStrategyResult) -> Iterator[str]:
-    stages = "; ".join(_format_mean_with_n(stage) for stage in way.stages)
+def _format_score_lines(result: replay.ReplayStrategyResult) -> Iterator[str]:
+    stages = "; ".join(_format_mean_with_n(stage) for stage in result.stages)
     used = "-"
-    if way.utilisation:
-        median = way.utilisation.median
+    if result.utilisation:
+        median = result.utilisation.median
         text = f"{median:,.0f}" if math.isfinite(median) else "not reached by half"
-        used = f"{text} ({way.utilisation.n_reached} of {way.utilisation.n_runs})"
-    yield f"{way.name}: {stages}; {used}; {_format_gain(way.gain)}"
-    yield from _format_published_score(way)
+        used = f"{text} ({result.utilisation.n_reached} of {result.utilisation.n_runs})"
+    yield f"{result.name}: {stages}; {used}; {_format_gain(result.gain)}"
+    yield from _format_published_score(result)
 
 
-def _format_published_score(way: replay.ReplayStrategyResult) -> Iterator[str]:
-    game = paper_tables.game_from_env(way.cell.env)
-    if (
-        way.cell.algorithm != paper_tables.IMP_MUJOCO_ALGORITHM
-        or game not in paper_tables.IMP_MUJOCO_SCORES
-    ):
-        return
-    if way.name not in paper_tables.IMP_STRATEGIES:
+def _format_published_score(result: replay.ReplayStrategyResult) -> Iterator[str]:
+    game = paper_tables.game_from_env(result.cell.env)
+    is_published = game in paper_tables.IMP_MUJOCO_SCORES
+    is_published &= result.cell.algorithm == paper_tables.IMP_MUJOCO_ALGORITHM
+    if not is_published or result.name not in paper_tables.IMP_STRATEGIES:
         return
     random, *scores = paper_tables.IMP_MUJOCO_SCORES[game]
-    score = scores[paper_tables.IMP_STRATEGIES.index(way.name)]
+    score = scores[paper_tables.IMP_STRATEGIES.index(result.name)]
     gain = ""
-    if way.name == "imp":
+    if result.name == "imp":
         gain = f", gain over per {(scores[2] - scores[1]) / abs(scores[1]):.1%}"
     yield (
         f"  published ({paper_tables.IMP_SOURCE}, table 8; {game}-v1, trained until it converged): "
@@ -252,12 +251,12 @@ def _format_human_line(item: replay.HumanScores) -> str:
 
 
 def _find_strategy(
-    study: replay.ReplayVerdicts, way: replay.ReplayStrategyResult, name: str
+    study: replay.ReplayVerdicts, result: replay.ReplayStrategyResult, name: str
 ) -> replay.ReplayStrategyResult | None:
     same = (
         other
         for other in study.strategy_results
-        if (other.cell, other.framework, other.name) == (way.cell, way.framework, name)
+        if (other.cell, other.framework, other.name) == (result.cell, result.framework, name)
     )
     return next(same, None)
 

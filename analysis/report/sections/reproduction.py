@@ -34,31 +34,22 @@ def answer_reproduction(verdicts: StudyVerdicts) -> QuestionAnswer:
         text += "hyperparameters called original on one of their tasks."
         return QuestionAnswer(question, LinkedSentence(text))
     cells = [item.group.cell for item in items]
-    aside = [
-        item
-        for item in items
-        if item.verdict_two_sided_test and item.group.cell not in verdicts.main_cells
-    ]
-    main = [item for item in items if item.group.cell in verdicts.main_cells]
-    items, aside = (main, aside) if main else (items, [])
-    tested = [item for item in items if item.verdict_two_sided_test]
-    head = _format_headline(items, tested, verdicts.options.alpha)
+    main = [item for item in items if item.group.cell in verdicts.main_cells] or items
+    others = [item for item in items if item.verdict_two_sided_test and item not in main]
+    tested = [item for item in main if item.verdict_two_sided_test]
+    head = _format_headline(main, tested, verdicts.options.alpha)
     parts = []
     for algorithm in sorted({item.group.cell.algorithm for item in tested}):
         own = [item for item in tested if item.group.cell.algorithm == algorithm]
         parts.append(_link_comparisons(f"{get_label(algorithm)}: {_count_two_sided(own)}.", own))
-    for words, own in group_by_variant(aside, cells, lambda item: item.group.cell):
+    for words, own in group_by_variant(others, cells, lambda item: item.group.cell):
         parts.append(_link_comparisons(f"Apart from these, {words}: {_count_two_sided(own)}.", own))
-    clear = sorted(
-        (
-            item
-            for item in tested
-            if item.verdict_two_sided_test != SIMILAR and not item.has_stopped_early
-        ),
-        key=lambda i: i.p,
-    )
-    findings = [_describe_finding(item, cells) for item in clear]
-    return QuestionAnswer(question, _link_comparisons(head, items), tuple(parts), tuple(findings))
+    findings = [
+        _describe_finding(item, cells)
+        for item in sorted(tested, key=lambda item: item.p)
+        if item.verdict_two_sided_test != SIMILAR and not item.has_stopped_early
+    ]
+    return QuestionAnswer(question, _link_comparisons(head, main), tuple(parts), tuple(findings))
 
 
 def _link_comparisons(text: str, items: Sequence[ReproductionVerdict]) -> LinkedSentence:

@@ -76,31 +76,30 @@ def describe_missing_runs(
 ) -> tuple[Block, ...]:
     """Return runs that are not used, compared or drawn, with reasons, and seeds without a run."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in count_exclusion_reasons(loaded))
-    folders = format_count(len(loaded.excluded), "run folder")
+    unused: Block = "Every run folder found is used."
+    if kinds:
+        folders = format_count(len(loaded.excluded), "run folder")
+        link = Link("Each with its reason", "#runs", "problems")
+        unused = (f"Not used: {folders}: {kinds}. ", link, ".")
+    blocks: list[Block] = [unused]
+    if loaded.conflicts:
+        conflicts = tuple(f"{text}." for text in loaded.conflicts)
+        blocks.append(Listing(conflicts, "Runs that may not be comparable or independent"))
     absent = tuple(map(str, loaded.missing_seeds))
-    lead = "Without a folder, though another framework has the seed"
-    figures = tuple(f"{item.name}: {item.reason}." for item in missing_figures)
-    return (
-        (f"Not used: {folders}: {kinds}. ", Link("Each with its reason", "#runs", "problems"), ".")
-        if kinds
-        else "Every run folder found is used.",
-        Listing(
-            tuple(f"{text}." for text in loaded.conflicts),
-            "Runs that may not be comparable or independent",
-        )
-        if loaded.conflicts
-        else "",
-        Listing(absent, summary=f"{lead}: {format_count(len(absent), 'setting')}")
-        if absent
-        else "No framework lacks a seed that another one has in the same setting.",
-        Listing(figures, summary=f"Not drawn: {format_count(len(figures), 'figure')}")
-        if figures
-        else "",
-    )
+    if absent:
+        lead = "Without a folder, though another framework has the seed"
+        blocks.append(Listing(absent, summary=f"{lead}: {format_count(len(absent), 'setting')}"))
+    else:
+        blocks.append("No framework lacks a seed that another one has in the same setting.")
+    if missing_figures:
+        figures = tuple(f"{item.name}: {item.reason}." for item in missing_figures)
+        summary = f"Not drawn: {format_count(len(figures), 'figure')}"
+        blocks.append(Listing(figures, summary=summary))
+    return tuple(blocks)
 
 
-# Packages whose versions matter to results; others are in each run.json.
-# Of a run's recorded packages, these are listed, and those named after its framework.
+# Recorded packages that are listed, besides those named after a run's framework: their versions
+# matter to results. All others are in each run.json.
 REPORTED_PACKAGES = (
     *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
     *("sbx", "jax", "flax", "optax"),
@@ -129,10 +128,10 @@ class ProvenanceSummary:
 def summarize_provenance(runs: Sequence[CompletedRun]) -> ProvenanceSummary:
     """Return the recorded provenance of runs, with the number of runs that record none."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    silent = 0
+    without_record = 0
     for run in runs:
         facts = _list_facts(run.provenance, run.id.framework) if run.provenance else []
-        silent += not facts
+        without_record += not facts
         counts.update(facts)
     timed = [run for run in runs if not math.isnan(run.seconds)]
     others = sorted({name for name, _ in counts} - {*REPORTED_PACKAGES, *_MACHINE_FACTS})
@@ -142,7 +141,7 @@ def summarize_provenance(runs: Sequence[CompletedRun]) -> ProvenanceSummary:
         tuple((name, value, count) for (name, value), count in rows),
         math.fsum(run.seconds * run.spec.get("threads", 1) for run in timed) / 3600,
         len(timed),
-        silent,
+        without_record,
     )
 
 
@@ -151,7 +150,7 @@ def _normalize_package_name(package: str) -> str:
 
 
 def _describe_adapter_code(adapter: run_json.AdapterCode) -> str:
-    """Distribution and version, and the start of a hash over the hashes of all files."""
+    """Return distribution, version and the first digits of a hash over all files' hashes."""
     text = "\n".join(f"{name} {digest}" for name, digest in sorted(adapter.files.items()))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     owner = f"{adapter.distribution} {adapter.version}, " if adapter.distribution else ""
@@ -249,13 +248,13 @@ def describe_counts(loaded: LoadedRuns, grid: StudyGrid | None) -> Words:
 
 def describe_equal_runs(loaded: LoadedRuns) -> str:
     """Return a sentence on runs under library defaults that equal runs under another recipe."""
-    of = group_items(
+    by_seed = group_items(
         loaded.runs,
         lambda run: (dataclasses.replace(run.id.cell, hps=""), run.id.framework, run.id.seed),
     )
     found = collections.Counter(
         f"{get_label(one.id.framework)}'s {get_label(one.id.cell.algorithm)} on {one.id.cell.env}"
-        for runs in of.values()
+        for runs in by_seed.values()
         for one in runs
         if one.id.cell.hps == one.id.framework
         and any(np.array_equal(one.results, other.results) for other in runs if other is not one)
@@ -265,8 +264,8 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
     names = ", ".join(f"{name} ({count})" for name, count in sorted(found.items()))
     return (
         f"{format_count(sum(found.values()), 'run')} under library defaults have the same "
-        "evaluations, to "
-        f"the last bit, as runs under another recipe: {names}. They are no further evidence."
+        f"evaluations, to the last bit, as runs under another recipe: {names}. They are no further "
+        "evidence."
     )
 
 

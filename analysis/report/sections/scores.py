@@ -40,7 +40,7 @@ def make_score_cells(
         (item.cell, frozenset((item.first.framework, item.second.framework))): item
         for item in verdicts.consistency
     }
-    treated = {
+    means_with_failed = {
         group.key: float(group.moments.mean)
         for group in (verdicts.with_failed_runs or verdicts).groups
         if group.failed
@@ -49,7 +49,7 @@ def make_score_cells(
         (cell, group.framework): dataclasses.replace(
             _make_score_cell(group, mark, method, rng),
             failed=group.failed,
-            mean_with_failed=treated.get(group.key, math.nan),
+            mean_with_failed=means_with_failed.get(group.key, math.nan),
         )
         for cell, members in groups.items()
         for group, mark in _mark_best_and_tied(members, pairs)
@@ -66,9 +66,12 @@ def _mark_best_and_tied(
     found = []
     for group in members:
         item = verdicts.get((group.cell, frozenset((top.framework, group.framework))))
-        best = bool(group.n) and float(group.moments.mean) == float(top.moments.mean)
-        tied = item is not None and not math.isnan(item.p_holm) and not item.detectable
-        found.append((group, BEST if best else TIED if tied else ""))
+        mark = ""
+        if group.n and float(group.moments.mean) == float(top.moments.mean):
+            mark = BEST
+        elif item is not None and not math.isnan(item.p_holm) and not item.detectable:
+            mark = TIED
+        found.append((group, mark))
     return found
 
 
@@ -96,15 +99,12 @@ def _make_score_table(
     verdicts: StudyVerdicts,
     method: str,
 ) -> ScoreTable:
-    own = {
-        key: cell
-        for key, cell in cells.items()
-        if key[0].variant_key == (study, algorithm, variant)
-    }
+    key = study, algorithm, variant
+    own = {(cell, name): item for (cell, name), item in cells.items() if cell.variant_key == key}
     tasks = tuple(sorted({cell.env for cell, _ in own}))
     table = {(cell.hps, framework, cell.env): item for (cell, framework), item in own.items()}
     heads = sorted({(get_recipe_order(cell.hps), framework) for cell, framework in own})
-    counts = [cell.sizes for cell in own.values()]
+    counts = [item.sizes for item in own.values()]
     sizes = max(sorted(set(counts), reverse=True), key=counts.count)
     rows = tuple(
         (
@@ -119,7 +119,7 @@ def _make_score_table(
     apart = make_file_suffix((cell for cell, _ in cells), study, variant, algorithm)
     name = make_file_name("scores", algorithm, *apart)
     title = ", ".join(part for part in (algorithm.upper(), *apart) if part)
-    has_failed = any(cell.failed for cell in own.values())
+    has_failed = any(item.failed for item in own.values())
     caption = _format_caption(
         algorithm.upper(), study, variant, steps, sizes, verdicts, method, has_failed
     )
@@ -184,7 +184,7 @@ def _add_text(cell: ScoreCell | None, usual: Sizes, method: str) -> ScoreCell | 
 
 
 def format_score_without_sizes(cell: ScoreCell, method: str) -> str:
-    """Mean and interval with one decimal, as the thesis prints them, or more if both need them."""
+    """Format mean and interval with one decimal, as in the thesis, or more if both need them."""
     if math.isnan(cell.mean):
         return MISSING
     decimals = _count_decimals(cell)
@@ -204,7 +204,7 @@ def _count_decimals(cell: ScoreCell) -> int:
 
 
 def score_table_to_csv(table: ScoreTable) -> str:
-    """One line per row of the table, nine columns per task, all digits."""
+    """Return a line per row of the table, with nine columns per task and all digits."""
     heads = [f"{task} {field}" for task in table.tasks for field in _CSV_FIELDS]
     lines: list[list[object]] = [["hps", "framework", *heads, "interval"]]
     for hps, framework, cells in table.rows:
@@ -260,8 +260,8 @@ def _list_csv_values(cell: ScoreCell | None) -> list[object]:
     if cell is None:
         return [""] * len(_CSV_FIELDS)
     values = cell.mean, cell.low, cell.high, cell.mean_with_failed
-    *numbers, treated = ("" if math.isnan(v) else repr(v) for v in values)
-    return [*numbers, cell.mark, *cell.sizes, cell.failed, treated]
+    *numbers, with_failed = ("" if math.isnan(v) else repr(v) for v in values)
+    return [*numbers, cell.mark, *cell.sizes, cell.failed, with_failed]
 
 
 def _format_decimal(value: float, decimals: int) -> str:

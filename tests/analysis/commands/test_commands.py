@@ -203,8 +203,8 @@ def test_a_figure_has_a_largest_number_of_settings(results, make_run, monkeypatc
     said = capsys.readouterr().out
     assert "Not drawn: consistency_ppo: of 3 settings, 2 are drawn: name fewer" in said
     assert main(["report", str(results)]) == 0
-    material = judge_study(common.load_results(results), VerdictOptions())
-    (overview, _) = make_overview_figure_specs(material)
+    study_results = judge_study(common.load_results(results), VerdictOptions())
+    (overview, _) = make_overview_figure_specs(study_results)
     assert isinstance(overview, figure_spec.MissingFigure)
 
 

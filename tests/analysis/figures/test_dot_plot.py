@@ -83,15 +83,15 @@ def test_numbers_of_runs_are_next_to_all_intervals():
     assert max(max(one.get_xdata()) for one in axis.lines) <= frame.high
 
 
-def test_intervals_are_cut_at_the_range_of_possible_returns(material):
-    key = next(k for k in material.groups if material.groups[k].n > 2)
+def test_intervals_are_cut_at_the_range_of_possible_returns(study_results):
+    key = next(k for k in study_results.groups if study_results.groups[k].n > 2)
     cell, name = key
-    low, high = -math.inf, float(material.groups[key].scores.max())
-    bounds = {**material.bounds, cell.env: (-1e9, high)}
-    bounded = make_cell_line(dataclasses.replace(material, bounds=bounds), cell, name, name)
-    assert material.finals[key].high > high
+    low, high = -math.inf, float(study_results.groups[key].scores.max())
+    bounds = {**study_results.bounds, cell.env: (-1e9, high)}
+    bounded = make_cell_line(dataclasses.replace(study_results, bounds=bounds), cell, name, name)
+    assert study_results.finals[key].high > high
     assert bounded.final.high == high
-    assert bounded.final.low == material.finals[key].low
+    assert bounded.final.low == study_results.finals[key].low
     ends = clip_to_bounds(
         np.array([-3.0, math.nan]), np.array([9.0, 7.0]), np.array([8.0]), (low, 5.0)
     )
@@ -113,14 +113,14 @@ def test_the_last_tick_is_the_last_evaluation(end):
     assert len({text.get_text() for text in axis.get_xticklabels()}) == len(axis.get_xticks())
 
 
-def test_curve_pages_name_the_return_axis(material):
+def test_curve_pages_name_the_return_axis(study_results):
     for name in ("consistency", "ranking"):
-        figure = families.make_family_figure_specs(material, [name])[name][0].draw()
+        figure = families.make_family_figure_specs(study_results, [name])[name][0].draw()
         assert "mean return" in [text.get_text() for text in figure.texts]
 
 
-def test_profiles_are_cut_to_the_falling_range(material):
-    items = [one.profiles for one in material.verdicts.overall]
+def test_profiles_are_cut_to_the_falling_range(study_results):
+    items = [one.profiles for one in study_results.verdicts.overall]
     low, high = find_threshold_range(items)
     thresholds = items[0].thresholds
     assert (low, high) != (thresholds[0], thresholds[-1])
@@ -132,8 +132,10 @@ def test_profiles_are_cut_to_the_falling_range(material):
     assert find_threshold_range([flat]) == (thresholds[0], thresholds[-1])
 
 
-def test_optimality_gap_is_labeled_lower_is_better(material):
-    figure = families.make_family_figure_specs(material, ["aggregates"])["aggregates"][0].draw()
+def test_optimality_gap_is_labeled_lower_is_better(study_results):
+    figure = families.make_family_figure_specs(study_results, ["aggregates"])["aggregates"][
+        0
+    ].draw()
     titles = [axis.get_title() for axis in figure.axes]
     assert [title for title in titles if "lower is better" in title] == [
         "optimality gap\n(lower is better)"

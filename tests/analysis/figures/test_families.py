@@ -46,9 +46,9 @@ TOLERANCE = 0.004
 
 
 @pytest.fixture(scope="module")
-def material(material):
+def study_results(study_results):
     """The study as if it had been run at three levels of alignment."""
-    groups = max(material.verdicts.groups_by_cell.values(), key=len)
+    groups = max(study_results.verdicts.groups_by_cell.values(), key=len)
     cell, spreads = groups[0].cell, []
     task = LevelTask(cell.study, cell.algorithm, cell.env, 1000)
     top = max(group.scores.max() for group in groups)
@@ -69,18 +69,18 @@ def material(material):
         )
     shares = decompose_levels(spreads, np.random.default_rng(0), resamples=200)
     levels = LevelResults(tuple(spreads), shares, None, "final return")
-    return dataclasses.replace(material, levels=(levels,))
+    return dataclasses.replace(study_results, levels=(levels,))
 
 
-def sheets_of(material, name):
-    return families.make_family_figure_specs(material, [name])[name]
+def specs_of(study_results, name):
+    return families.make_family_figure_specs(study_results, [name])[name]
 
 
-def all_sheets(material):
+def all_specs(study_results):
     return [
-        sheet
-        for found in families.make_family_figure_specs(material, []).values()
-        for sheet in found
+        spec
+        for found in families.make_family_figure_specs(study_results, []).values()
+        for spec in found
     ]
 
 
@@ -100,15 +100,15 @@ def test_minus_one_is_a_process_per_core(monkeypatch):
 
 
 @pytest.mark.parametrize("name", families.list_family_names())
-def test_every_family_draws_something(material, name):
-    found = iterate_some(sheets_of(material, name))
-    assert {type(sheet) for sheet in found} == {FigureSpec}
-    for sheet in found[1:][-1:]:  # the first is compared with a stored image
-        assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05
+def test_every_family_draws_something(study_results, name):
+    found = iterate_some(specs_of(study_results, name))
+    assert {type(spec) for spec in found} == {FigureSpec}
+    for spec in found[1:][-1:]:  # the first is compared with a stored image
+        assert pixels(render_figure(spec, ["png"], 40)["png"]).std() > 0.05
 
 
-def test_names_of_figures_are_unique_and_safe(material):
-    names = [sheet.name for sheet in all_sheets(material)]
+def test_names_of_figures_are_unique_and_safe(study_results):
+    names = [spec.name for spec in all_specs(study_results)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) for name in names)
     assert make_file_name("ppo", "", "n_envs=8,a=1e-05") == "ppo_n-envs-8-a-1e-05"
@@ -133,40 +133,40 @@ def test_files_of_other_settings_have_other_names():
     assert len(set(studies)) == 4
 
 
-def test_text_is_complete_and_large_enough(material, monkeypatch):
+def test_text_is_complete_and_large_enough(study_results, monkeypatch):
     drawn = []
     draw = Text.draw
     monkeypatch.setattr(Text, "draw", lambda text, r: (drawn.append(text), draw(text, r))[1])
     firsts = [
-        sheet for name in families.list_family_names() for sheet in sheets_of(material, name)[:1]
+        spec for name in families.list_family_names() for spec in specs_of(study_results, name)[:1]
     ]
-    for sheet in iterate_some(firsts):
+    for spec in iterate_some(firsts):
         drawn.clear()
         with matplotlib.rc_context(get_paper_rc_settings()):
-            figure = sheet.draw()
+            figure = spec.draw()
             FigureCanvasAgg(figure).draw()
         width, height = figure.bbox.size
         shown = [text for text in drawn if text.get_visible() and text.get_text().strip()]
         assert shown
         for text in shown:
-            box, where = text.get_window_extent(), f"{sheet.name}: {text.get_text()!r}"
+            box, where = text.get_window_extent(), f"{spec.name}: {text.get_text()!r}"
             assert text.get_fontsize() >= 5, where
             assert box.x0 > -1 and box.x1 < width + 1, where
             assert box.y0 > -1 and box.y1 < height + 1, where
 
 
-def test_several_processes_give_the_same_bytes_as_one(material):
-    sheets = sheets_of(material, "verdicts")[:2]
-    one, two = (list(render_figures(sheets, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
+def test_several_processes_give_the_same_bytes_as_one(study_results):
+    specs = specs_of(study_results, "verdicts")[:2]
+    one, two = (list(render_figures(specs, ["png", "pdf"], 50, jobs)) for jobs in (1, 2))
     assert [files for _, files in one] == [files for _, files in two]
     assert b"CreationDate" not in one[0][1]["pdf"]
 
 
 @pytest.mark.parametrize("name", families.list_family_names())
-def test_figures_match_their_baselines(material, name):
-    sheet = sheets_of(material, name)[0]
-    drawn = render_figure(sheet, ["png"], BASELINE_DPI)["png"]
-    path = BASELINES / f"{sheet.name}.png"
+def test_figures_match_their_baselines(study_results, name):
+    spec = specs_of(study_results, name)[0]
+    drawn = render_figure(spec, ["png"], BASELINE_DPI)["png"]
+    path = BASELINES / f"{spec.name}.png"
     if os.environ.get("PARALLAX_WRITE_BASELINES"):
         path.write_bytes(drawn)
     new, old = pixels(drawn), pixels(path.read_bytes())
@@ -175,14 +175,14 @@ def test_figures_match_their_baselines(material, name):
 
 
 def test_captions_name_the_interval_and_the_runs_behind_it(study):
-    items = all_sheets(judge_study(load_runs(study), VerdictOptions(resamples=200), "thesis"))
-    assert len([sheet for sheet in items if sheet.name != "actions"]) > 3
-    for sheet in items:
-        if sheet.name == "actions" or isinstance(sheet, MissingFigure):
+    items = all_specs(judge_study(load_runs(study), VerdictOptions(resamples=200), "thesis"))
+    assert len([spec for spec in items if spec.name != "actions"]) > 3
+    for spec in items:
+        if spec.name == "actions" or isinstance(spec, MissingFigure):
             continue
-        assert "n = " in sheet.caption
-        if sheet.name.startswith(("consistency", "ranking", "intervals", "highlights")):
-            assert "method thesis (mean ± 1.96·population deviation/√n)" in sheet.caption
+        assert "n = " in spec.caption
+        if spec.name.startswith(("consistency", "ranking", "intervals", "highlights")):
+            assert "method thesis (mean ± 1.96·population deviation/√n)" in spec.caption
 
 
 def test_figures_without_data_are_named_with_the_reason(results, make_run):
@@ -212,9 +212,9 @@ def test_without_a_run_that_can_be_used_only_actions_are_drawn(results, make_run
     assert [n for n, items in found.items() if isinstance(items[0], FigureSpec)] == ["actions"]
 
 
-def test_highlights_show_planted_differences(material):
-    (sheet,) = (s for s in sheets_of(material, "highlights") if s.name == "highlights_sac")
-    titles = [title for title, *_ in sheet.draw_content.args[0].panels]
+def test_highlights_show_planted_differences(study_results):
+    (spec,) = (s for s in specs_of(study_results, "highlights") if s.name == "highlights_sac")
+    titles = [panel.title for panel in spec.draw_content.args[0].panels]
     assert titles[0].startswith("Walker2d-v4")
 
 
@@ -260,12 +260,12 @@ def test_sample_efficiency_uses_evaluations_common_to_the_runs_of_a_framework(re
         for at in [[0, 5, -1] if run.id.framework == "cleanrl" else slice(None)]
     ]
     loaded = dataclasses.replace(loaded, runs=tuple(runs))
-    (sheet,) = sheets_of(judge_study(loaded, VerdictOptions(resamples=50)), "efficiency")
-    ((_, found, _),) = sheet.draw_content.args[0]
+    (spec,) = specs_of(judge_study(loaded, VerdictOptions(resamples=50)), "efficiency")
+    ((_, found, _),) = spec.draw_content.args[0]
     assert {name: list(curve.steps)[-1] for name, curve in found.curves.items()} == {
         "cleanrl": 20_480.0,
         "sb3": 20_480.0,
     }
     assert len(found.curves["cleanrl"].steps) == 3
-    assert "share no evaluation: TorchRL under" in sheet.caption
-    assert pixels(render_figure(sheet, ["png"], 40)["png"]).std() > 0.05
+    assert "share no evaluation: TorchRL under" in spec.caption
+    assert pixels(render_figure(spec, ["png"], 40)["png"]).std() > 0.05

@@ -13,45 +13,47 @@ from parallax.analysis.figures.highlights import (
 from parallax.harness.cli.main import main
 
 
-def titles(material, text):
-    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(text))
-    return [title for title, *_ in sheet.draw_content.args[0].panels]
+def titles(study_results, text):
+    spec = make_panel_choice_figure_spec(study_results, parse_panel_choice(text))
+    return [panel.title for panel in spec.draw_content.args[0].panels]
 
 
-def test_panels_are_in_the_requested_order(material):
+def test_panels_are_in_the_requested_order(study_results):
     requested = "fig 7=Walker2d-v4:td3:cleanrl, Hopper-v4:td3:original"
-    sheet = make_panel_choice_figure_spec(material, parse_panel_choice(requested))
-    assert sheet.name == "fig-7"
-    assert titles(material, requested) == [
+    spec = make_panel_choice_figure_spec(study_results, parse_panel_choice(requested))
+    assert spec.name == "fig-7"
+    assert titles(study_results, requested) == [
         "Walker2d-v4, TD3\nCleanRL defaults",
         "Hopper-v4, TD3\noriginal papers",
     ]
-    assert {cell.algorithm for cell in sheet.cells} == {"td3"}
-    names = {line.name for line in sheet.draw_content.args[0].lines}
+    assert {cell.algorithm for cell in spec.cells} == {"td3"}
+    names = {line.name for line in spec.draw_content.args[0].lines}
     assert names == {"cleanrl", "sb3", "torchrl"}
-    assert len(render_figure(sheet, ["png"], 30)["png"]) > 1000
+    assert len(render_figure(spec, ["png"], 30)["png"]) > 1000
 
 
-def test_all_algorithms_make_a_panel_per_framework(material):
-    sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:sb3"))
-    content = sheet.draw_content.args[0]
-    assert [title.split("\n")[1] for title, *_ in content.panels] == ["CleanRL", "SB3", "TorchRL"]
+def test_all_algorithms_make_a_panel_per_framework(study_results):
+    spec = make_panel_choice_figure_spec(study_results, parse_panel_choice("Hopper-v4:all:sb3"))
+    content = spec.draw_content.args[0]
+    assert [panel.title.split("\n")[1] for panel in content.panels] == ["CleanRL", "SB3", "TorchRL"]
     assert {line.name for line in content.lines} == {"ppo", "td3", "sac"}
-    assert {cell.hps for cell in sheet.cells} == {"sb3"}
-    assert "wrappers" not in sheet.caption  # side experiments stand apart
+    assert {cell.hps for cell in spec.cells} == {"sb3"}
+    assert "wrappers" not in spec.caption  # side experiments stand apart
 
 
-def test_single_setting_has_no_most_different_figure(material):
+def test_single_setting_has_no_most_different_figure(study_results):
     """The figures of curves and of scores show the same numbers."""
-    part = next(part for part in material.parts if len(select_most_different(list(part.pairs))) > 1)
-    assert _make_algorithm_figure_spec(material, part) is not None
+    part = next(
+        part for part in study_results.parts if len(select_most_different(list(part.pairs))) > 1
+    )
+    assert _make_algorithm_figure_spec(study_results, part) is not None
     one = [pair for pair in part.pairs if pair.cell == select_most_different(part.pairs)[0].cell]
-    assert _make_algorithm_figure_spec(material, dataclasses.replace(part, pairs=one)) is None
+    assert _make_algorithm_figure_spec(study_results, dataclasses.replace(part, pairs=one)) is None
 
 
-def test_library_defaults_are_those_of_each_framework(material):
-    sheet = make_panel_choice_figure_spec(material, parse_panel_choice("Hopper-v4:all:own"))
-    assert {cell.hps for cell in sheet.cells} == {"cleanrl", "sb3", "torchrl"}
+def test_library_defaults_are_those_of_each_framework(study_results):
+    spec = make_panel_choice_figure_spec(study_results, parse_panel_choice("Hopper-v4:all:own"))
+    assert {cell.hps for cell in spec.cells} == {"cleanrl", "sb3", "torchrl"}
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,9 @@ def test_malformed_panel_choices_are_refused(text, words):
 
 
 @pytest.mark.parametrize("requested", ["Hoper-v4:ppo:sb3", "Hoper-v4:all:sb3"])
-def test_unknown_panel_error_names_the_closest_one(material, requested):
+def test_unknown_panel_error_names_the_closest_one(study_results, requested):
     with pytest.raises(UnknownPanelError, match=requested.replace("Hoper", "Hopper")):
-        make_panel_choice_figure_spec(material, parse_panel_choice(requested))
+        make_panel_choice_figure_spec(study_results, parse_panel_choice(requested))
 
 
 @pytest.mark.usefixtures("blank_figures")

@@ -29,14 +29,16 @@ def judge(results, **options):
     return judge_study(load_runs(results), VerdictOptions(resamples=50, **options))
 
 
-def test_every_pair_has_its_difference_in_margins(material):
-    for spec in iterate_some(families.make_family_figure_specs(material, ["verdicts"])["verdicts"]):
+def test_every_pair_has_its_difference_in_margins(study_results):
+    for spec in iterate_some(
+        families.make_family_figure_specs(study_results, ["verdicts"])["verdicts"]
+    ):
         algorithm = spec.cells[0].algorithm
         (grid,) = spec.draw_content.args
         shown = [row for panel in grid.panels if panel for row in panel.rows.values()]
         items = [
             item
-            for item in (*material.verdicts.consistency, *material.verdicts.defaults)
+            for item in (*study_results.verdicts.consistency, *study_results.verdicts.defaults)
             if item.cell.algorithm == algorithm and set(spec.cells) & {item.first.cell}
         ]
         wanted = sorted(item.difference / item.margin.size for item in items)
@@ -156,8 +158,8 @@ def test_few_seeds_are_thin_lines_without_a_band(results, make_run, seeds):
     for name in ("sb3", "skrl"):
         for seed in range(seeds):
             make_run(framework=name, seed=seed, score=100 + 10 * seed)
-    material = judge(results)
-    lines = make_framework_lines(material, next(iter(load_runs(results).cells)))
+    study_results = judge(results)
+    lines = make_framework_lines(study_results, next(iter(load_runs(results).cells)))
     for line in iterate_some(lines):
         assert len(line.seeds) == (seeds if seeds < 3 else 0)
         assert np.isfinite(line.low).any() == (seeds > 2)

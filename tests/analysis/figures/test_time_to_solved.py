@@ -80,11 +80,11 @@ def test_an_endpoint_of_steps_has_a_panel_for_each_setting(results, make_run):
     make_run(env="Walker2d-v4", framework="sb3")
     make_run(env="Ant-v4", framework="skrl", status="failed")  # no complete run at all
     options = VerdictOptions(endpoint="steps-90", resamples=50)
-    material = judge_study(load_runs(results), options, "t")
-    (spec,) = make_reached_figure_specs(material)
+    study_results = judge_study(load_runs(results), options, "t")
+    (spec,) = make_reached_figure_specs(study_results)
     assert spec.name == "reached_ppo" and "Kaplan and Meier" in spec.caption
     other, axis = spec.draw().axes  # Walker2d has one framework, and no panel
-    length = max(step for group in material.verdicts.groups for step in group.steps)
+    length = max(step for group in study_results.verdicts.groups for step in group.steps)
     assert other.get_xlim() == axis.get_xlim() == (0, pytest.approx(1.03 * length))
     ends = sorted((line.get_ydata()[-1], line.get_linestyle() == ":") for line in axis.lines)
     assert [end for end, _ in ends] == pytest.approx([0.8, 1.0, 1.0], abs=0.02)  # 4 of 5, and of 4

@@ -268,7 +268,7 @@ def test_sequential_plans_the_next_batch_only(results, capsys):
     assert {(spec.framework, spec.seed) for spec, _ in found} == {
         (name, seed) for name in ("sb3", "cleanrl") for seed in range(5, 10)
     }
-    assert "Looks after every 5 seeds, 30 at most" in capsys.readouterr().out
+    assert "Checks after every 5 seeds, 30 at most" in capsys.readouterr().out
     with (results / "analysis" / "stopping.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert (row["verdict"], row["checks"], row["next_check"]) == ("inconclusive", "5", "10")

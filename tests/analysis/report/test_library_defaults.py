@@ -35,7 +35,7 @@ SCORES = {
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory, writer):
+def study_results(tmp_path_factory, writer):
     root = tmp_path_factory.mktemp("own")
     noise = np.random.default_rng(0)
     for (hps, framework), score in SCORES.items():
@@ -47,8 +47,8 @@ def material(tmp_path_factory, writer):
     return judge_study(load_runs(root), VerdictOptions(ranges=(("Pendulum-v1", -1600.0, 0.0),)))
 
 
-def test_pairs_under_library_defaults_are_judged_separately(material):
-    verdicts = material.verdicts
+def test_pairs_under_library_defaults_are_judged_separately(study_results):
+    verdicts = study_results.verdicts
     assert {item.cell.hps for item in verdicts.consistency} == {"original"}
     assert {item.cell.hps for item in verdicts.defaults} == {"library defaults"}
     found = {
@@ -61,8 +61,8 @@ def test_pairs_under_library_defaults_are_judged_separately(material):
     assert len(make_verdict_tables(verdicts)["defaults.csv"].items) == 3
 
 
-def test_section_lists_library_defaults_and_frameworks_that_learned(material):
-    verdicts = material.verdicts
+def test_section_lists_library_defaults_and_frameworks_that_learned(study_results):
+    verdicts = study_results.verdicts
     (section,) = consistency.make_setting_sections(verdicts, verdicts.main_defaults)
     text = "\n".join(render_blocks(section.blocks))
     assert section.heading.startswith("PPO on Pendulum-v1 under library defaults")
@@ -77,8 +77,8 @@ def test_section_lists_library_defaults_and_frameworks_that_learned(material):
     assert "2 of 3" in row
 
 
-def test_pair_remark_names_frameworks_that_have_not_learned(material):
-    verdicts = material.verdicts
+def test_pair_remark_names_frameworks_that_have_not_learned(study_results):
+    verdicts = study_results.verdicts
     (pair,) = verdicts.consistency
     assert learning.remark_on_pair(pair, verdicts.not_learned).endswith(
         "neither is shown to have learned"
@@ -103,23 +103,23 @@ def test_runs_shared_by_library_defaults_and_a_recipe_are_counted(tmp_path, writ
     assert describe_equal_runs(load_runs(tmp_path / "missing")) == ""
 
 
-def test_library_defaults_have_one_column_and_a_separate_figure(material):
-    cells = {cell for cell, _ in material.curves}
-    assert list_shared_recipes(material, cells) == ("original", "library defaults")
+def test_library_defaults_have_one_column_and_a_separate_figure(study_results):
+    cells = {cell for cell, _ in study_results.curves}
+    assert list_shared_recipes(study_results, cells) == ("original", "library defaults")
     _, own = list_cells(
         StudyCell("demo", "Pendulum-v1", "ppo", "sb3", "steps=20000,alignment=common"), "sb3"
     )
-    lines = {line.name: line for line in make_framework_lines(material, own)}
+    lines = {line.name: line for line in make_framework_lines(study_results, own)}
     means = {name: lines[name].final.mean for name in lines}
     scores = {"cleanrl": -1225.0, "sb3": -200.0, "torchrl": -210.0}
     assert means == pytest.approx(scores, abs=10)
-    (overview, as_they_come_sheet) = make_overview_figure_specs(material)
+    (overview, as_they_come_sheet) = make_overview_figure_specs(study_results)
     assert [overview.name, as_they_come_sheet.name] == ["overview", "library_defaults"]
     assert {cell.hps for cell in as_they_come_sheet.cells} == {"sb3", "cleanrl", "torchrl"}
 
 
-def test_report_has_a_separate_table_of_library_defaults(material):
-    verdicts = material.verdicts
+def test_report_has_a_separate_table_of_library_defaults(study_results):
+    verdicts = study_results.verdicts
     assert len(make_defaults_table(verdicts).items) == 3
     assert len(make_consistency_table(verdicts).items) == 1
     (sentence,) = [

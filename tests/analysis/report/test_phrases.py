@@ -94,9 +94,9 @@ def test_a_ranking_that_is_not_preserved_names_pairs_and_ranks(results, make_run
     assert finding.text.endswith("n = 4 runs used per mean.")
 
 
-def test_one_task_under_several_configurations_is_one_finding(material):
-    found = answer_ranking(material.verdicts).findings
-    broken = [item for item in material.verdicts.rankings if item.verdict == "not preserved"]
+def test_one_task_under_several_configurations_is_one_finding(study_results):
+    found = answer_ranking(study_results.verdicts).findings
+    broken = [item for item in study_results.verdicts.rankings if item.verdict == "not preserved"]
     tasks = {(item.study, item.variant, item.env) for item in broken}
     assert len(found) == len(tasks) < len(broken)
     for env, finding in iterate_some(

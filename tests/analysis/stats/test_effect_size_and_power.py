@@ -123,7 +123,7 @@ def test_unknown_deviations_give_unknown_seeds():
 
 
 def test_intervals_of_hedges_g_use_the_quantile_of_the_normal_distribution():
-    assert pytest.approx(stats.norm.ppf(0.975)) == effects._Z_975
+    assert pytest.approx(stats.norm.ppf(0.975)) == effects.Z_975
 
 
 @pytest.mark.parametrize("n", [10**4, 10**6])

@@ -57,18 +57,18 @@ def test_docs_page_equals_the_output_of_the_command(answers, tmp_path, capsys, m
 
 
 def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
-    material = results_from_published(answers)
+    study_results = results_from_published(answers)
     (row,) = (
         row
         for row in read_table("thesis_tables")
         if (row.algorithm, row.env, row.hps, row.framework) == ("sac", "Ant", "sb3", "torchrl")
     )
     cell = StudyCell("thesis_tables", f"Ant-{row.version}", "sac", "sb3", "")
-    found = material.finals[cell, "torchrl"]
+    found = study_results.finals[cell, "torchrl"]
     assert found.mean == row.mean
     assert found.high - found.mean == pytest.approx(row.spread)
     assert found.mean - found.low == pytest.approx(row.spread)
-    curve = material.curves[cell, "torchrl"]
+    curve = study_results.curves[cell, "torchrl"]
     assert (curve.framework, curve.seeds, curve.left_out) == ("torchrl", (), 0)
     assert not len(curve.steps) + len(curve.mean) + len(curve.low) + len(curve.high)
 

@@ -84,9 +84,9 @@ def test_aggregates_are_computed_once_of_each_analysis(results, make_run, monkey
         return compute_overall_scores(groups, options)
 
     monkeypatch.setattr(study, "compute_overall_scores", compute)
-    material = judge_study(load_runs(results), OPTIONS)
-    make_verdict_tables(material.verdicts)
-    assert material.parts and len(calls) == 2  # of complete runs, and with failed ones
+    study_results = judge_study(load_runs(results), OPTIONS)
+    make_verdict_tables(study_results.verdicts)
+    assert study_results.parts and len(calls) == 2  # of complete runs, and with failed ones
 
 
 def test_failed_runs_are_at_the_bottom_of_each_analysis(failing):

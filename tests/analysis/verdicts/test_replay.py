@@ -24,7 +24,6 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold, normalize_by_human
 from parallax.analysis.stats.two_sample import NO_PAIRS, compute_ratio_of_means
 from parallax.analysis.verdicts import ablation, replay
-from parallax.analysis.verdicts.consistency import EQUIVALENT
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.replay import (
     HARMS,
@@ -37,6 +36,7 @@ from parallax.analysis.verdicts.replay import (
     judge_replay,
     summarize_staleness,
 )
+from parallax.analysis.verdicts.statements import EQUIVALENT
 from parallax.harness.cli.main import main
 
 SEEDS = 10

@@ -143,8 +143,8 @@ def test_scales_begin_at_what_was_measured_with_the_runs(results, make_run, star
     for env in ("mine:Task", "mine:Other"):
         measured_study(make_run, env, start)
     ranges = tuple((env, 0.0, 1000.0) for env in ("mine:Task", "mine:Other"))
-    material = judge_study(load_runs(results), VerdictOptions(resamples=50, ranges=ranges))
-    verdicts = material.verdicts
+    study_results = judge_study(load_runs(results), VerdictOptions(resamples=50, ranges=ranges))
+    verdicts = study_results.verdicts
     scale = find_task_scale(verdicts.groups[0].cell, verdicts.options)
     assert (scale.zero, scale.one) == (zero, 1000)
     assert scale.source.startswith(f"0: {name}") and "measured with the runs; 1" in scale.source
@@ -152,7 +152,7 @@ def test_scales_begin_at_what_was_measured_with_the_runs(results, make_run, star
     assert aggregates.aggregates.point[1, 2] == pytest.approx((801.5 - zero) / (1000 - zero))
     (suite,) = verdicts.suites
     assert suite.difference == pytest.approx(-100 / (1000 - zero))
-    (drawn, *_) = families.make_family_figure_specs(material, ["aggregates"])["aggregates"]
+    (drawn, *_) = families.make_family_figure_specs(study_results, ["aggregates"])["aggregates"]
     assert "on mine:Other, mine:Task: or untrained policies, all as measured" in drawn.caption
     assert {item.random.mean for item in verdicts.vs_random} == {100.0}
 
