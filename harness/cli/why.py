@@ -51,6 +51,7 @@ from parallax.harness.probes.results import (
     format_answer,
     name_source,
 )
+from parallax.harness.record.layout import to_folder_name
 from parallax.harness.train.trust import list_task_code, require_trust
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder:
             fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
             is_whole = set(values) == fields and not run.spec.get("overridden")
             if (run.id.cell.hps, run.id.cell.algorithm) == (name, algorithm) and is_whole:
-                own = folder / f"{name}.yaml"
+                own = folder / f"{to_folder_name(name)}.yaml"  # the name may be an absolute path
                 own.write_text(yaml.safe_dump(values))
                 name = str(own)
                 break
@@ -224,7 +225,7 @@ def _print_answer(
         and f"alignment={options.alignment}" in verdict.cell.variant
         for effect in verdict.effects
     }
-    common = f"algorithm={algorithm} env={env} hps={recipe}"
+    common = shlex.join([f"algorithm={algorithm}", f"env={env}", f"hps={recipe}"])
     common += _repeat_settings(loaded, (algorithm, env, recipe, options.alignment))
     if recipe not in list_recipe_names(algorithm):
         common += f" --config-dir {_find_config_folder(Path(options.hps))}"
@@ -481,7 +482,7 @@ def _repeat_settings(loaded: "LoadedRuns | None", setting: tuple[str, str, str, 
             names += [
                 name for name in changed if run.spec.get(name, changed[name]) != changed[name]
             ]
-            return "".join(f" {name}={run.spec[name]}" for name in names)
+            return "".join(f" {shlex.quote(f'{name}={run.spec[name]}')}" for name in names)
     return ""
 
 

@@ -6,11 +6,13 @@ originals are safest. *Strong* uses configurations in which a predictor, trained
 mutant, expects it to fail. `MutationTest` plays all pairs of one setting and returns the outcomes.
 """
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,10 +28,10 @@ from parallax.harness.policy_tests.tasks import (
     find_test_task,
     play_configurations,
 )
-from parallax.harness.record.files import UnusableError
+from parallax.harness.record.files import UnusableError, print_lines
 from parallax.harness.record.layout import TRACE_FILE, find_runs
 from parallax.harness.record.reading import check_recorded_file, read_run
-from parallax.harness.record.run_json import RunRecord
+from parallax.harness.record.run_json import RecordedSpec, RunRecord
 from parallax.harness.record.trace import read_metric
 
 WEAK_CANDIDATES, WEAK_COUNT = 200, 50
@@ -38,6 +40,8 @@ MIN_FAILURES, MAX_FAILURE_SHARE = 50, 0.9
 """Failures that a predictor needs; runs that fail more often than this share are left out."""
 
 PlayFunction = Callable[[Floats], PlayResult]
+_FREE_FIELDS = {"intervention", "seed", "study", "python", "checkpoint_every", "overridden"}
+"""Fields of a specification in which a mutant and its original may differ."""
 
 
 def generate_weak_tests(
@@ -165,14 +169,15 @@ class MutationTestStudy:
 
 
 def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
-    """Find all settings below a folder that have originals and mutants.
+    """Find all settings below a folder that have originals and mutants, and print unused runs.
 
     Runs without an intervention are originals, except those with fewer steps (operator NEI) and
     those without wrappers if others have them (operator MNO).
 
     Raises:
-        SpecError: There is none.
+        SpecError: There is none, or a run differs from the originals in more than its fault.
     """
+    unused: collections.Counter[str] = collections.Counter()
     runs: dict[MutationTestSetting, list[tuple[Path, RunRecord]]] = {}
     for folder in find_runs(root).runs:
         reading = read_run(folder)
@@ -180,6 +185,9 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
             spec = reading.record.spec
             key = MutationTestSetting(spec.task_name, spec.algorithm, spec.hps, spec.framework)
             runs.setdefault(key, []).append((folder, reading.record))
+        else:
+            unused[reading.reason] += 1
+    print_lines(f"Not used: {count} runs: {reason}." for reason, count in unused.items())
     found = [
         study
         for key, members in sorted(runs.items(), key=str)
@@ -201,6 +209,12 @@ def _build_study(
         return None
     steps = max(spec.steps for spec in plain)
     wrapped = any(spec.wrappers == "normalized" for spec in plain)
+    usual = next(
+        (one for one in plain if one.steps == steps and (one.wrappers == "normalized") == wrapped),
+        None,
+    )
+    if usual is None:
+        return None
     originals: dict[int, Path] = {}
     mutants: dict[MutantChange, dict[int, Path]] = {}
     hyperparameters: dict[str, Any] = {}
@@ -219,6 +233,8 @@ def _build_study(
         runs = originals if change is None else mutants.setdefault(change, {})
         if spec.seed is None:
             raise SpecError(f"{folder} was imported without a seed and has no policy to test.")
+        fault = {MutantChange("nei", float(spec.steps)): "steps", MutantChange("mno"): "wrappers"}
+        _check_settings(folder, spec, usual, "" if change is None else fault.get(change, ""))
         if spec.seed in runs:
             raise SpecError(
                 f"{folder} and {runs[spec.seed]} are the same run with different options: "
@@ -230,6 +246,24 @@ def _build_study(
         if originals and mutants
         else None
     )
+
+
+def _check_settings(folder: Path, spec: RecordedSpec, usual: RecordedSpec, fault: str) -> None:
+    """Refuse a run that differs from an original in more than one field, its fault."""
+    found, others = (_collect_settings(one) for one in (spec, usual))
+    for name in sorted(found.keys() | others.keys()):
+        value, other = found.get(name), others.get(name)
+        if name != fault and value != other:
+            raise SpecError(
+                f"{folder} has {name}={str(value)[:100]}, and its originals {str(other)[:100]}: "
+                "their difference would count as the fault's. Give a folder without this run."
+            )
+
+
+def _collect_settings(spec: RecordedSpec) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(spec)
+    settings = {**fields.pop("hyperparameters"), **fields}
+    return {name: value for name, value in settings.items() if name not in _FREE_FIELDS}
 
 
 def parse_change(name: str) -> MutantChange:

@@ -98,6 +98,24 @@ def test_a_recipe_that_only_the_runs_have_is_read_from_them(tmp_path):
     assert why._find_config_folder(own) == str(tmp_path)
 
 
+def test_name_of_a_stored_recipe_is_no_path(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    name = str(tmp_path / "victim")
+    place = types.SimpleNamespace(cell=types.SimpleNamespace(hps=name, algorithm="ppo"))
+    spec = {"hyperparameters": read_recipe("ppo", "original")}
+    loaded = types.SimpleNamespace(runs=[types.SimpleNamespace(id=place, spec=spec)])
+    recipe = why._find_recipe(name, loaded, "ppo", tmp_path / "temporary")
+    assert Path(recipe).parent == tmp_path / "temporary" and not (tmp_path / "victim.yaml").exists()
+
+
+def test_next_commands_quote_texts_of_the_study():
+    cell = types.SimpleNamespace(algorithm="ppo", env="a", hps="b")
+    spec = {"alignment": "exact", "wrappers": "$(touch x)"}
+    run = types.SimpleNamespace(id=types.SimpleNamespace(cell=cell), spec=spec)
+    words = why._repeat_settings(types.SimpleNamespace(runs=[run]), ("ppo", "a", "b", "exact"))
+    assert words == " 'wrappers=$(touch x)'"
+
+
 def test_next_commands_train_as_long_as_the_study():
     loaded = why.load_study(ROOT / "docs" / "ladder" / "ablation_torchrl_ppo.parquet")
     setting = ("ppo", "InvertedPendulum-v4", "original")

@@ -345,6 +345,27 @@ def test_a_run_without_an_adapter_is_refused(tmp_path, capsys):
     assert "has no policy: " in capsys.readouterr().err
 
 
+def test_mutants_that_differ_in_more_than_their_fault_are_refused(tmp_path):
+    for steps in (2, 3):  # the shorter originals are mutants of NEI
+        recorded.complete_run(tmp_path, steps, env="CartPole-v1")
+    (study,) = challenge.find_mutation_studies(tmp_path)
+    assert list(study.mutants) == [MutantChange("nei", 4096.0)]
+    recorded.complete_run(tmp_path, env="CartPole-v1", intervention="sdf-0.9")
+    (study,) = challenge.find_mutation_studies(tmp_path)
+    assert MutantChange("sdf", 0.9) in study.mutants
+    recorded.complete_run(tmp_path, 2, env="CartPole-v1", intervention="sdf-0.45")
+    with pytest.raises(SpecError, match=r"steps=4096, and its originals 6144: .* without this run"):
+        challenge.find_mutation_studies(tmp_path)
+
+
+def test_runs_that_mutation_tests_leave_out_are_printed(tmp_path, capsys):
+    for name in ("none", "sdf-0.9", "sdf-0.45"):
+        folder = recorded.complete_run(tmp_path, env="CartPole-v1", intervention=name)
+    recorded.edit(folder, status="failed", failure="it diverged")
+    challenge.find_mutation_studies(tmp_path)
+    assert "Not used: 1 runs: " in capsys.readouterr().out
+
+
 def test_tasks_without_a_test_definition_are_refused():
     with pytest.raises(
         SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper, LunarLander, parking"
