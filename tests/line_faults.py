@@ -255,9 +255,11 @@ def report_causes(count, seed):
         for probe, causes in found.items():
             able = {name for name in names if probe in alone[name]}
             counts["answers"] += 1
-            word = "right" if causes and causes <= able else "wrong" if causes else "none"
+            # Faults may only matter together, so that others than those that act alone are behind it.
+            word = "others" if causes & able else "wrong" if causes else "none"
+            word = "exact" if causes and causes <= able else word
             counts[word] += 1
-            if word != "right":
+            if word != "exact":
                 print(f"  {word}: {probe}: {sorted(causes)}; alone: {sorted(able)}")
         located = set().union(*found.values())
         counts["faults"] += len(names)

@@ -40,17 +40,18 @@ ABLATION_HEADING = "Causes of differences, by ablation"
 ABLATION_ANCHOR = make_anchor(ABLATION_HEADING)
 EXPLANATIONS_HEADING = "Some differences are explained by ablations"
 ABLATION_TERMS = (
-    "A framework is changed in what is named and in nothing else, and runs of equal seeds with and "
-    "without the change are compared by Student's paired test, with Holm's correction over the "
-    "changes of a framework's algorithm in one file. No effect means equivalent within the margin. "
-    "Gaps to other frameworks are over pairs of seeds here, as the effects that close them are; "
-    "the verdicts' intervals of the same gaps are Welch's, since two frameworks share little more "
-    "than the number of a seed. Shares of a gap have Fieller's interval. Tables also have the "
-    "p-value by sign flips, which assumes no normal distribution and is corrected too; no verdict "
-    "hangs on it. Several changes made together are one: it does not tell what each contributes. "
-    "Which were tried is a choice that nothing here corrects for: where it was made after runs of "
-    "the study had been seen, and these are among the runs compared, effects come out too large on "
-    "average. No more is said of differences that nobody tried."
+    "Only the named code of a framework is changed. Runs with and without the change are "
+    "compared seed by seed with Student's paired test, and p-values are corrected with Holm's "
+    'method over the changes of a framework\'s algorithm in one file. "No effect" means '
+    "equivalent within the margin. Gaps to other frameworks are computed over pairs of seeds "
+    "here, like the effects that close them. The verdicts use Welch's intervals for the same "
+    "gaps, since two frameworks share little more than the number of a seed. Shares of a gap "
+    "have Fieller's interval. Tables also list a corrected p-value by sign flips, which assumes "
+    "no normal distribution; no verdict uses it. Several changes made together count as one: "
+    "how much each contributes is not known. The choice of the changes is not corrected for: if "
+    "it was made after runs of the study had been seen, and these runs are among those "
+    "compared, effects are too large on average. Differences that were not tried are not "
+    "assessed."
 )
 
 

@@ -147,7 +147,7 @@ def answer_paired(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"from the same initial states (n = {format_range(len(item.seeds) for item in chosen)} "
         f"seeds each): at {alpha:.0%}, {_describe_paired_counts(chosen, alpha)}. "
         f"{_describe_correlation(chosen)} Pairing gains power from a correlation of about "
-        f"{MIN_USEFUL_CORRELATION:g} on and costs some below. No verdict hangs on this, since "
+        f"{MIN_USEFUL_CORRELATION:g} on and costs some below. This changes no verdict, since "
         "choosing whichever test says more would be wrong. Intervals in this section are of "
         "differences seed by seed; the verdicts' intervals of the same gaps are Welch's, which "
         "also hold without equal seeds."
@@ -250,8 +250,8 @@ def answer_pooled(verdicts: StudyVerdicts) -> QuestionAnswer:
         f"{_describe_pooled_counts(chosen, alpha)}. Differences are in normalized scores: shares "
         f"of the way from {verdicts.options.zero_description}, to the published score, or to that "
         "of a solved task where none is published. Where no scale is known, they are shares of the "
-        "scale of the margin. The correction is Holm's, over the pairs of an algorithm. No verdict "
-        f"hangs on this. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
+        "scale of the margin. The correction is Holm's, over the pairs of an algorithm. This "
+        f"changes no verdict. {describe_sizes_used([g.n for g in _list_pooled_groups(chosen)])}"
     )
     clear = sorted((i for i in chosen if i.p_holm < alpha), key=lambda i: (i.p_holm, i.pooled.p))
     findings = [_describe_pooled_finding(item, cells) for item in clear]

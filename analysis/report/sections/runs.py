@@ -466,7 +466,7 @@ def describe_diagnosis(found: DiagnosisSummary) -> tuple[str, ...]:
     sentences = [
         f"{found.watched:,} of {format_count(found.folders, 'run folder')} have a diagnosis "
         f"(diagnosis=on), among them those of runs that are not used; {touched}. "
-        "No result and no verdict hangs on it."
+        "It changes no result and no verdict."
     ]
     if found.notes:
         notes = ", ".join(f"{name} in {format_count(count, 'run')}" for name, count in found.notes)
