@@ -226,7 +226,7 @@ def find_group_causes(group, folder):
 
     healthy = {r.probe: r.answers["x"] for r in measure_folder(None).results}
     answers = {
-        result.probe: result.answers["x"]
+        result.probe: (healthy[result.probe], result.answers["x"])
         for result in measure_folder(folder / "all").results
         if describe_change(result, healthy[result.probe], result.answers["x"])
     }
@@ -255,7 +255,7 @@ def report_causes(count, seed):
         for probe, causes in found.items():
             able = {name for name in names if probe in alone[name]}
             counts["answers"] += 1
-            # Faults may only matter together, so that others than those that act alone are behind it.
+            # Faults may only matter together: then others than those that act alone are behind it.
             word = "others" if causes & able else "wrong" if causes else "none"
             word = "exact" if causes and causes <= able else word
             counts[word] += 1

@@ -1,8 +1,8 @@
 """Code that differs between two states of a package, and which of it changes an answer.
 
 A `CodeChange` is a block of changed lines. To find the ones behind a changed answer, the later
-state is measured again without each of them: if an answer changes then, the block is one of its
-causes. This needs no knowledge of what the code does.
+state is measured again without each of them: if the answer is as before then, the block is its
+cause. This needs no knowledge of what the code does.
 """
 
 import ast
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from parallax.harness.probes.baseline import describe_change
-from parallax.harness.probes.results import ProbeAnswer, ProbeReport
+from parallax.harness.probes.results import ProbeAnswer, ProbeReport, ProbeResult
 from parallax.harness.probes.runner import MAX_PROCESSES
 
 MAX_PRINTED_LINES = 40
@@ -194,21 +194,25 @@ MeasureFolder = Callable[[Path], ProbeReport]
 """Returns the answers of the package in a folder."""
 Cause = tuple[CodeChange, ...]
 """A change without which an answer is another one; several if they only matter together."""
+UNMOVED, MOVED, RESTORED = range(3)
+"""Effects of leaving a change out on a changed answer; `RESTORED`: it is as before all changes."""
 
 
 def find_causes(
-    answers: Mapping[str, ProbeAnswer],
+    answers: Mapping[str, tuple[ProbeAnswer, ProbeAnswer]],
     package: Path,
     changes: Sequence[CodeChange],
     measure: MeasureFolder,
 ) -> dict[str, tuple[Cause, ...]]:
-    """Return the changes without which an answer is another one, by probe.
+    """Return the changes without which an answer is as before, by probe.
 
-    Files are restored one at a time first. Only the changes of files that matter, or without which
-    nothing can be measured, are restored one by one then.
+    If no single change brings the earlier answer back, these are the changes without which it is
+    at least another one: several act on it. Files are restored one at a time first. Only the
+    changes of files that matter, or without which nothing can be measured, are restored one by one
+    then.
 
     Args:
-        answers: Changed answers of the later state, by probe.
+        answers: Changed answers of the earlier and the later state, by probe.
         package: Its package.
         changes: All changes that lead to it.
         measure: Measures the probes of `answers`; called by several threads.
@@ -216,12 +220,12 @@ def find_causes(
     if len(changes) == 1:  # without it, the code is that of the earlier state
         return dict.fromkeys(answers, ((changes[0],),))
 
-    def find_moved(without: Cause) -> Mapping[str, bool]:
-        # Whether each answer is another one without these changes; missing if it has none.
+    def measure_effects(without: Cause) -> Mapping[str, int]:
+        # An answer that could not be measured without these changes is missing.
         with tempfile.TemporaryDirectory() as folder:
             report = measure(write_without(without, package, Path(folder)))
         return {
-            result.probe: bool(describe_change(result, answers[result.probe], answer))
+            result.probe: _find_effect(result, *answers[result.probe], answer)
             for result in report.results
             for answer in result.answers.values()
             if not answer.failed
@@ -229,23 +233,34 @@ def find_causes(
 
     files = [tuple(g) for _, g in itertools.groupby(changes, key=lambda change: change.file)]
     with ThreadPoolExecutor(MAX_PROCESSES) as pool:
-        measured = list(zip(files, pool.map(find_moved, files), strict=True))
+        measured = list(zip(files, pool.map(measure_effects, files), strict=True))
         single = [
             (change,)
-            for of_file, moved in measured
-            if len(of_file) > 1 and (any(moved.values()) or len(moved) < len(answers))
+            for of_file, effects in measured
+            if len(of_file) > 1 and (any(effects.values()) or len(effects) < len(answers))
             for change in of_file
         ]
         if len(single) <= MAX_MEASURED_CHANGES:
-            measured += zip(single, pool.map(find_moved, single), strict=True)
+            measured += zip(single, pool.map(measure_effects, single), strict=True)
     return {probe: _choose_causes(probe, measured) for probe in answers}
 
 
+def _find_effect(
+    result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer, without: ProbeAnswer
+) -> int:
+    if not describe_change(result, after, without):
+        return UNMOVED
+    return MOVED if describe_change(result, before, without) else RESTORED
+
+
 def _choose_causes(
-    probe: str, measured: Sequence[tuple[Cause, Mapping[str, bool]]]
+    probe: str, measured: Sequence[tuple[Cause, Mapping[str, int]]]
 ) -> tuple[Cause, ...]:
+    strongest = max((effects.get(probe, UNMOVED) for _, effects in measured), default=UNMOVED)
+    if strongest == UNMOVED:
+        return ()
+    found = [changes for changes, effects in measured if effects.get(probe) == strongest]
     # A whole file counts only if none of its changes alone does.
-    found = [changes for changes, moved in measured if moved.get(probe)]
     alone = {changes[0].file for changes in found if len(changes) == 1}
     return tuple(each for each in found if len(each) == 1 or each[0].file not in alone)
 

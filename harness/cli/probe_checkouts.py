@@ -162,13 +162,16 @@ def _measure_causes(
     measure: MeasureProbes,
 ) -> dict[str, tuple[Cause, ...]]:
     # The changes behind each changed answer, by its line.
-    answers = {result.probe: result.answers[after.label] for result in found.results}
-    answers = {change.probe: answers[change.probe] for change in moved}
+    by_probe = {result.probe: result.answers for result in found.results}
+    answers = {
+        change.probe: (by_probe[change.probe][change.before], by_probe[change.probe][change.after])
+        for change in moved
+    }
     n_folders = len(code) + len({change.file for change in code})
     with CommandProgress(n_folders * len(answers)) as progress:
         measure_changed = functools.partial(measure, list(answers), progress.advance)
-        by_probe = find_causes(answers, after.package, code, measure_changed)
-    return {str(change): by_probe[change.probe] for change in moved}
+        causes = find_causes(answers, after.package, code, measure_changed)
+    return {str(change): causes[change.probe] for change in moved}
 
 
 def list_changes_in_order(found: ProbeReport) -> list[AnswerChange]:

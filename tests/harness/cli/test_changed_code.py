@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from parallax.harness.cli.changed_code import (
+    MOVED,
+    RESTORED,
+    UNMOVED,
+    _find_effect,
     find_causes,
     format_causes,
     format_code_changes,
@@ -92,9 +96,6 @@ def test_without_all_changes_the_package_is_as_before(packages, tmp_path):
     assert read_package(folder / "package") == read_package(packages[1])
 
 
-PROBES = ("td3.one", "td3.two", "td3.both", "td3.none")
-
-
 def make_report(values, failed=()):
     """Answers of one package; failed ones could not be measured."""
     answers = {
@@ -116,9 +117,10 @@ def measure_package(folder):
     other = (folder / "package" / "z.py").read_text()
     one, two = ("X = 5" in text), ("y = 6" in text)
     values = {
-        "td3.one": float(one),
+        "td3.one": float(one) * (2.0 if two else 1.0),
         "td3.two": float(two),
-        "td3.both": float(one or "y = 7" in other or two),
+        "td3.either": float(one or two),
+        "td3.sum": one + 2.0 * two + 4.0 * ("import" in other),
         "td3.none": 1.0,
     }
     return make_report(values, failed=() if "import" in other else ("td3.one",))
@@ -130,19 +132,24 @@ def test_causes_are_the_changes_that_an_answer_needs(packages):
     write_files(packages, "z.py", "", "import x\n")
     changes = list_code_changes(*packages)
     found = measure_package(packages[1].parent)
-    answers = {result.probe: result.answers["x"] for result in found.results}
+    healthy = make_report(dict.fromkeys((r.probe for r in found.results), 0.0))
+    answers = {
+        after.probe: (before.answers["x"], after.answers["x"])
+        for before, after in zip(healthy.results, found.results, strict=True)
+    }
     causes = find_causes(answers, packages[1], changes, measure_package)
     x = tuple(change for change in changes if change.file == "x.py")
     assert causes == {
-        "td3.one": ((x[0],),),
+        "td3.one": ((x[0],),),  # without the other change it is 1, without this one 0 as before
         "td3.two": ((x[1],),),
-        "td3.both": (x,),
+        "td3.either": (x,),
+        "td3.sum": ((changes[-1],), (x[0],), (x[1],)),  # 0 only without all of them
         "td3.none": (),
     }
     lines = format_causes({f"{probe}: text": each for probe, each in causes.items()}, changes)
     assert lines[:4] == ["x.py, line 1, module", "  - X = 1", "  + X = 5", "    td3.one: text"]
     assert lines[-3:-1] == ["Not explained by one change:", "    td3.none: text"]
-    assert lines[-1] == "4 of 7 changes move none of these answers by themselves."
+    assert lines[-1] == "3 of 7 changes move none of these answers by themselves."
 
 
 def test_a_single_change_is_not_measured(packages):
@@ -151,3 +158,14 @@ def test_a_single_change_is_not_measured(packages):
     assert find_causes({"td3.one": None}, packages[1], changes, None) == {
         "td3.one": ((changes[0],),)
     }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "without", "effect"),
+    [(0, 1, 0, RESTORED), (0, 1, 2, MOVED), (0, 1, 1, UNMOVED)],
+)
+def test_effects_of_leaving_out_a_change(packages, before, after, without, effect):
+    results = [
+        make_report({"td3.one": float(value)}).results[0] for value in (before, after, without)
+    ]
+    assert _find_effect(results[0], *(result.answers["x"] for result in results)) == effect
