@@ -11,7 +11,7 @@ import difflib
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from parallax.harness.probes.results import ProbeAnswer, ProbeReport, ProbeResul
 from parallax.harness.probes.runner import MAX_PROCESSES
 
 MAX_PRINTED_LINES = 40
-MAX_MEASURED_CHANGES = 40
-"""Most changes that are measured one by one: each needs a new process."""
+MAX_MEASURED_CHANGES, MAX_JOINT_CHANGES = 40, 8
+"""Most changes that are left out one by one, and together: each trial needs a new process."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,10 +192,10 @@ def write_without(changes: Sequence[CodeChange], package: Path, folder: Path) ->
 
 MeasureFolder = Callable[[Path], ProbeReport]
 """Returns the answers of the package in a folder."""
-Cause = tuple[CodeChange, ...]
-"""A change without which an answer is another one; several if they only matter together."""
+ChangeSet = tuple[CodeChange, ...]
+"""Changes that are left out together, in order."""
 UNMOVED, MOVED, RESTORED = range(3)
-"""Effects of leaving a change out on a changed answer; `RESTORED`: it is as before all changes."""
+"""Effects of leaving changes out on a changed answer; `RESTORED`: it is as before all changes."""
 
 
 def find_causes(
@@ -203,24 +203,28 @@ def find_causes(
     package: Path,
     changes: Sequence[CodeChange],
     measure: MeasureFolder,
-) -> dict[str, tuple[Cause, ...]]:
+) -> dict[str, tuple[ChangeSet, ...]]:
     """Return the changes without which an answer is as before, by probe.
 
-    If no single change brings the earlier answer back, these are the changes without which it is
-    at least another one: several act on it. Files are restored one at a time first. Only the
-    changes of files that matter, or without which nothing can be measured, are restored one by one
-    then.
+    Changes are left out file by file, then one by one in files that matter. Where no single one
+    brings the earlier answer back, those that act on the answer are left out together, and then all
+    but one of them, so that only those remain that it takes.
 
     Args:
         answers: Changed answers of the earlier and the later state, by probe.
-        package: Its package.
+        package: Package of the later state.
         changes: All changes that lead to it.
         measure: Measures the probes of `answers`; called by several threads.
+
+    Returns:
+        For each probe, single changes each of which brings the earlier answer back; or one set that
+        does; or single changes without which the answer is at least another one; or nothing.
     """
     if len(changes) == 1:  # without it, the code is that of the earlier state
         return dict.fromkeys(answers, ((changes[0],),))
+    trials: dict[ChangeSet, Mapping[str, int]] = {}
 
-    def measure_effects(without: Cause) -> Mapping[str, int]:
+    def measure_effects(without: ChangeSet) -> Mapping[str, int]:
         # An answer that could not be measured without these changes is missing.
         with tempfile.TemporaryDirectory() as folder:
             report = measure(write_without(without, package, Path(folder)))
@@ -231,18 +235,31 @@ def find_causes(
             if not answer.failed
         }
 
+    def leave_out(sets: Iterable[ChangeSet]) -> None:
+        new = [each for each in dict.fromkeys(sets) if each not in trials]
+        trials.update(zip(new, pool.map(measure_effects, new), strict=True))
+
     files = [tuple(g) for _, g in itertools.groupby(changes, key=lambda change: change.file)]
     with ThreadPoolExecutor(MAX_PROCESSES) as pool:
-        measured = list(zip(files, pool.map(measure_effects, files), strict=True))
+        leave_out(files)
         single = [
             (change,)
-            for of_file, effects in measured
-            if len(of_file) > 1 and (any(effects.values()) or len(effects) < len(answers))
+            for of_file, effects in trials.items()
+            if any(effects.values()) or len(effects) < len(answers)
             for change in of_file
         ]
         if len(single) <= MAX_MEASURED_CHANGES:
-            measured += zip(single, pool.map(measure_effects, single), strict=True)
-    return {probe: _choose_causes(probe, measured) for probe in answers}
+            leave_out(single)
+        joint = (_join_acting_changes(probe, changes, trials) for probe in answers)
+        leave_out(each for each in joint if 1 < len(each) <= MAX_JOINT_CHANGES)
+        smallest = [min(_list_restoring(probe, trials), key=len, default=()) for probe in answers]
+        leave_out(
+            tuple(change for change in each if change != needed)
+            for each in smallest
+            if 1 < len(each) <= MAX_JOINT_CHANGES
+            for needed in each
+        )
+    return {probe: _choose_causes(probe, changes, trials) for probe in answers}
 
 
 def _find_effect(
@@ -253,20 +270,31 @@ def _find_effect(
     return MOVED if describe_change(result, before, without) else RESTORED
 
 
+def _list_restoring(probe: str, trials: Mapping[ChangeSet, Mapping[str, int]]) -> list[ChangeSet]:
+    return [each for each, effects in trials.items() if effects.get(probe) == RESTORED]
+
+
+def _join_acting_changes(
+    probe: str, changes: Sequence[CodeChange], trials: Mapping[ChangeSet, Mapping[str, int]]
+) -> ChangeSet:
+    return tuple(c for c in changes if trials.get((c,), {}).get(probe, UNMOVED) != UNMOVED)
+
+
 def _choose_causes(
-    probe: str, measured: Sequence[tuple[Cause, Mapping[str, int]]]
-) -> tuple[Cause, ...]:
-    strongest = max((effects.get(probe, UNMOVED) for _, effects in measured), default=UNMOVED)
-    if strongest == UNMOVED:
-        return ()
-    found = [changes for changes, effects in measured if effects.get(probe) == strongest]
-    # A whole file counts only if none of its changes alone does.
-    alone = {changes[0].file for changes in found if len(changes) == 1}
-    return tuple(each for each in found if len(each) == 1 or each[0].file not in alone)
+    probe: str, changes: Sequence[CodeChange], trials: Mapping[ChangeSet, Mapping[str, int]]
+) -> tuple[ChangeSet, ...]:
+    restoring = _list_restoring(probe, trials)
+    if alone := tuple(each for each in restoring if len(each) == 1):
+        return alone
+    if not restoring:
+        return tuple((change,) for change in _join_acting_changes(probe, changes, trials))
+    # A change that all of these leave out is needed; what some keep is not.
+    common = set(restoring[0]).intersection(*restoring[1:])
+    return (tuple(c for c in changes if c in common) or min(restoring, key=len),)
 
 
 def format_causes(
-    answers: Mapping[str, tuple[Cause, ...]], changes: Sequence[CodeChange]
+    answers: Mapping[str, tuple[ChangeSet, ...]], changes: Sequence[CodeChange]
 ) -> list[str]:
     """Return the changed lines behind answers, each with its answers.
 
@@ -274,15 +302,18 @@ def format_causes(
         answers: Causes by the line of an answer.
         changes: All changes, to count those that change no answer.
     """
-    by_causes: dict[tuple[Cause, ...], list[str]] = {}
+    by_causes: dict[tuple[ChangeSet, ...], list[str]] = {}
     for line, causes in answers.items():
         by_causes.setdefault(causes, []).append(line)
     lines: list[str] = []
     for causes in sorted(by_causes, key=lambda each: not each):
         of_all = list(dict.fromkeys(itertools.chain(*causes)))
-        lines += format_code_changes(of_all) or ["Not explained by one change:"]
+        if len(of_all) != 1:
+            word = "Only together" if len(causes) == 1 else "Each of these"
+            lines.append(f"{word if of_all else 'Not explained by any change'}:")
+        lines += format_code_changes(of_all)
         lines += [f"    {line}" for line in by_causes[causes]]
     acting = set(itertools.chain(*itertools.chain(*by_causes)))
     if idle := len(changes) - len(acting):
-        lines.append(f"{idle} of {len(changes)} changes move none of these answers by themselves.")
+        lines.append(f"{idle} of {len(changes)} changes are behind none of these answers.")
     return lines

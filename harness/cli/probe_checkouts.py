@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parallax.harness.cli.arguments import find_script_side
 from parallax.harness.cli.changed_code import (
-    Cause,
+    ChangeSet,
     CodeChange,
     find_causes,
     format_causes,
@@ -139,7 +140,11 @@ def _print_changes(
     for version in versions:
         print(f"{version.label}: {version.description}")
     changes = list_changes_in_order(found)
-    print(f"{len(changes) or 'None'} of the answers changed" + (":" if changes else "."))
+    failed = [name for r in found.results for name, answer in r.answers.items() if answer.failed]
+    text = f"{len(changes) or 'None'} of the answers changed"
+    for name, count in Counter(failed).items():
+        text += f"; {name} failed to run in {count} of {len(found.results)} probes"
+    print(text + (":" if changes else "."))
     if not measure:
         print_lines(f"  {change}" for change in changes)
     for before, after in itertools.pairwise(versions):
@@ -160,7 +165,7 @@ def _measure_causes(
     after: SourceVersion,
     code: Sequence[CodeChange],
     measure: MeasureProbes,
-) -> dict[str, tuple[Cause, ...]]:
+) -> dict[str, tuple[ChangeSet, ...]]:
     # The changes behind each changed answer, by its line.
     by_probe = {result.probe: result.answers for result in found.results}
     answers = {

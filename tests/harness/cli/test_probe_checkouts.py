@@ -8,8 +8,9 @@ import pytest
 import stable_baselines3
 
 from parallax.harness.cli.main import main
-from parallax.harness.cli.probe_checkouts import list_commits
+from parallax.harness.cli.probe_checkouts import _print_changes, list_commits
 from parallax.harness.contract.fields import SpecError
+from parallax.harness.probes.results import ProbeReport, ProbeResult, make_missing_answer
 
 SOURCE = Path(stable_baselines3.__file__).parent
 
@@ -75,6 +76,14 @@ def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
         list_commits(checkout, "stable_baselines3", "HEAD~1..HEAD")
 
 
+def test_states_that_fail_to_run_are_not_called_unchanged(capsys):
+    answers = {"installed": make_missing_answer("no"), "checkout": make_missing_answer("x", True)}
+    result = ProbeResult("td3.tau", "td3", "Question?", "paper", "number", None, answers, ())
+    _print_changes(ProbeReport((result,), {name: () for name in answers}, {}, 0.0), ())
+    message = "None of the answers changed; checkout failed to run in 1 of 1 probes.\n"
+    assert capsys.readouterr().out == message
+
+
 @pytest.mark.parametrize(
     ("commits", "message"),
     [
@@ -137,4 +146,4 @@ def test_changed_lines_behind_an_answer_are_found(checkout, capsys):
     assert lines[start].endswith("polyak_update")
     assert lines[start + 2] == "+ target_param.data.mul_(1 - 2 * tau)"
     assert lines[start + 3].startswith("installed -> checkout  td3.target_update: ")
-    assert lines[-1] == "1 of 2 changes move none of these answers by themselves."
+    assert lines[-1] == "1 of 2 changes are behind none of these answers."
