@@ -79,7 +79,7 @@ def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
 def test_states_that_fail_to_run_are_not_called_unchanged(capsys):
     answers = {"installed": make_missing_answer("no"), "checkout": make_missing_answer("x", True)}
     result = ProbeResult("td3.tau", "td3", "Question?", "paper", "number", None, answers, ())
-    _print_changes(ProbeReport((result,), {name: () for name in answers}, {}, 0.0), ())
+    _print_changes(ProbeReport((result,), dict.fromkeys(answers, ()), {}, 0.0), ())
     message = "None of the answers changed; checkout failed to run in 1 of 1 probes.\n"
     assert capsys.readouterr().out == message
 
