@@ -264,10 +264,7 @@ def _read_ablations(
     for path in paths:
         _check_packed_file(path, "--ablation=")
         own = make_ablation_reports(
-            hide_machine(path).as_posix(),
-            common.load_results(path, prints_conflicts=True),
-            settings,
-            study,
+            hide_machine(path).as_posix(), _load_further_runs(path), settings, study
         )
         if not own:
             raise common.CommandError(f"--ablation={path}: {NO_INTERVENTION_MESSAGE}")
@@ -323,9 +320,16 @@ def _read_groups(
         CommandError: There are no packed runs.
     """
     _check_packed_file(path, lead)
-    loaded = common.load_results(path, prints_conflicts=True)
+    loaded = _load_further_runs(path)
     settled = settle_options(loaded, settings)
     return group_runs(loaded, settled), settled
+
+
+def _load_further_runs(path: Path) -> LoadedRuns:
+    """Return the runs of another file than the study's, and print those that are not used."""
+    loaded = common.load_results(path, prints_conflicts=True)
+    print_lines(f"{path}: {line}" for line in common.format_unused(loaded))
+    return loaded
 
 
 def _judge_control(text: str, results: StudyResults) -> tuple[NegativeControl, ...]:

@@ -80,7 +80,8 @@ def run_ablation(options: argparse.Namespace) -> int:
     loaded = common.load_results(options.results)
     found = judge_ablations(loaded, common.make_options(options))
     if not found:
-        raise common.CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}")
+        conflicts = "".join(f" {text}." for text in loaded.conflicts)
+        raise common.CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}{conflicts}")
     _write_results(
         common.choose_output_folder(options),
         {ABLATION_TABLE: [row for item in found for row in make_ablation_rows(item)]},

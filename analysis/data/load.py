@@ -31,6 +31,7 @@ COMPARED_SETTINGS = (
     "replay",
 )
 EVAL_EPISODES = "eval_episodes"
+_COMPARED_PREFIXES = ("alignment=", "intervention=", "replay")  # in variants
 _MAX_NAMED_SETTINGS, _MAX_LISTED_SETTINGS = 3, 20  # in a variant, and in a sentence
 _MAX_SETTING_LENGTH = 1000  # characters of a value; those of replay strategies take some hundred
 _MAX_BYTES = 3 * 2**27  # of evaluations; the thesis' 1,440 runs of 3,000,000 steps take 2**28
@@ -73,7 +74,7 @@ def separate_conflicting_runs(
     """Assign separate variants to runs that have the same path but different settings.
 
     Settings must agree over a study and variant, hyperparameters over a task, algorithm and set
-    of hyperparameters.
+    of hyperparameters, whatever the level, intervention and replay strategy: these are compared.
 
     Returns:
         The runs in the same order, and a sentence for each place with conflicting settings.
@@ -81,8 +82,16 @@ def separate_conflicting_runs(
     runs, first = _separate_by_settings(
         runs, get_requested_settings, lambda cell: (cell.study, cell.variant)
     )
-    runs, second = _separate_by_settings(runs, get_requested_hyperparameters, lambda cell: cell)
+    runs, second = _separate_by_settings(
+        runs, get_requested_hyperparameters, _remove_compared_settings
+    )
     return tuple(runs), (*first, *second)
+
+
+def _remove_compared_settings(cell: StudyCell) -> StudyCell:
+    parts = cell.variant.split(",")
+    variant = ",".join(part for part in parts if not part.startswith(_COMPARED_PREFIXES))
+    return dataclasses.replace(cell, variant=variant)
 
 
 def _separate_by_settings(

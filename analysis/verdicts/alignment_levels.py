@@ -11,8 +11,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.load import (
+    COMPARED_SETTINGS,
+    EVAL_EPISODES,
+    get_requested_hyperparameters,
+    get_requested_settings,
+)
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.labels import get_label, group_items
+from parallax.analysis.labels import get_label, group_items, split_variant
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     ShareIntervals,
@@ -27,7 +33,7 @@ from parallax.analysis.stats.learning_curves import Endpoint, find_first_reach
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.stats.survival import CensoredTimes, compute_permuted_log_rank_p
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
-from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
+from parallax.analysis.verdicts.groups import GroupKey, ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.references import find_references
 
@@ -36,8 +42,10 @@ LEVELS = ("defaults", "exact", "lockstep")
 SECONDARY_ENDPOINT = "last-3"
 """Endpoint for which shares are computed again, as a check."""
 MIN_SEEDS = 2
+_LEVEL_FIELDS = ("alignment", "steps", "intervention", "replay")  # of a level, or of its task
 REACHED_SHARE = 0.9
 """Share of the way from doing nothing (0) to a solved task (1) at which a run is nearly solved."""
+_OPTIONS = tuple(name for name in (*COMPARED_SETTINGS, EVAL_EPISODES) if name not in _LEVEL_FIELDS)
 LATE_EVALUATIONS = 3
 """Evaluations at the end of a run that are compared with as many before them."""
 
@@ -48,17 +56,20 @@ class LevelTask:
 
     Attributes:
         length: Environment steps of the runs.
+        settings: Recipe and options of the runs where others of the study differ in them.
     """
 
     study: str
     algorithm: str
     env: str
     length: int
+    settings: str = ""
 
     @property
     def name(self) -> str:
         """Algorithm and task, as pages name them."""
-        return f"{get_label(self.algorithm)} on {self.env}"
+        name = f"{get_label(self.algorithm)} on {self.env}"
+        return f"{name} ({self.settings})" if self.settings else name
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -291,16 +302,18 @@ def list_level_spreads(
 ) -> tuple[LevelSpread, ...]:
     """List the scores of all tasks and levels of studies with more than one level.
 
-    Runs with their own interventions or with other replay strategies belong to no level. A
-    framework all of whose runs failed is at the level of the others with its options.
+    Runs with their own interventions or with other replay strategies belong to no level. Runs of
+    different recipes or options are different tasks. A framework all of whose runs failed is at the
+    level of the others with its options.
     """
     found: dict[tuple[LevelTask, str], list[ScoreGroup]] = collections.defaultdict(list)
     levels: dict[StudyCell, tuple[LevelTask, str]] = {}
+    tasks = _make_tasks([group for group in groups if group.runs and find_level(group)])
     for group in sorted(groups, key=lambda one: not one.runs):
         place = dataclasses.replace(group.cell, hps="")
         level = find_level(group) if group.runs else None
         if level is not None:
-            levels[place] = _make_task(group), level
+            levels[place] = tasks[group.key], level
         if place in levels and (group.runs or group.failed):
             found[levels[place]].append(group)
     levels_by_study: dict[str, set[str]] = collections.defaultdict(set)
@@ -326,9 +339,42 @@ def find_level(group: ScoreGroup) -> str | None:
     return str(level) if level in LEVELS and not changed and is_uniform else None
 
 
+def _make_tasks(groups: Sequence[ScoreGroup]) -> dict[GroupKey, LevelTask]:
+    """Return the task of each group; tasks of several recipes or options are named by them."""
+    by_task = group_items(groups, _make_task)
+    found: dict[GroupKey, LevelTask] = {}
+    for task, members in by_task.items():
+        options = {group.key: _describe_options(group) for group in members}
+        # Frameworks have their own recipes at `defaults`.
+        recipes = {
+            group.key: _describe_recipe(group)
+            for group in members
+            if find_level(group) != "defaults"
+        }
+        has_options, has_recipes = (len(set(one.values())) > 1 for one in (options, recipes))
+        for key, text in options.items():
+            parts = [text] if has_options else []
+            parts += [recipes[key]] if has_recipes and key in recipes else []
+            found[key] = dataclasses.replace(task, settings=", ".join(parts))
+    return found
+
+
 def _make_task(group: ScoreGroup) -> LevelTask:
     cell = group.cell
     return LevelTask(cell.study, cell.algorithm, cell.env, int(group.runs[0].spec["steps"]))
+
+
+def _describe_options(group: ScoreGroup) -> str:
+    settings = get_requested_settings(group.runs[0])
+    return ", ".join(f"{name}={settings[name]}" for name in _OPTIONS if name in settings)
+
+
+def _describe_recipe(group: ScoreGroup) -> str:
+    """Return the recipe of a group with runs, and the hyperparameters that its variant names."""
+    parts = split_variant(group.cell.variant)
+    fields = get_requested_hyperparameters(group.runs[0])
+    values = [part for part in parts if part.partition("=")[0] in fields]
+    return ", ".join([f"hps={group.cell.hps}", *values])
 
 
 def _make_spread(

@@ -93,6 +93,7 @@ class FrameworkAgreement:
     Attributes:
         words: Its effect in each, such as `helps`.
         difference: Its effect in the first - that in the second, over shared seeds.
+        variants: Variant of each, without the strategy.
     """
 
     study: str
@@ -102,6 +103,7 @@ class FrameworkAgreement:
     frameworks: tuple[str, str]
     words: tuple[str, str]
     difference: PairedDifference
+    variants: tuple[str, str] = ("", "")
 
     @property
     def verdict(self) -> str:
@@ -256,25 +258,28 @@ def _compare_frameworks(
 ) -> tuple[FrameworkAgreement, ...]:
     """Compare each pair of frameworks in a setting, regardless of their variants.
 
-    Variants are ignored because a framework may lack an option that is part of the other's.
+    Variants may differ because a framework may lack an option that is part of the other's.
     """
-    places: dict[tuple[str, ...], list[tuple[str, ablation.InterventionEffect]]] = (
-        collections.defaultdict(list)
-    )
+    places: dict[
+        tuple[str, ...], list[tuple[ablation.AblationVerdict, ablation.InterventionEffect]]
+    ]
+    places = collections.defaultdict(list)
     for item in effects:
         cell = item.cell
         for effect in item.effects:
             where = (cell.study, cell.env, cell.algorithm, cell.hps, effect.name)
-            places[where].append((item.framework, effect))
+            places[where].append((item, effect))
     found = []
     for (study, env, algorithm, _, name), members in sorted(places.items()):
         for (first, one), (second, other) in itertools.combinations(members, 2):
-            if first == second:
+            frameworks = first.framework, second.framework
+            if first.framework == second.framework:
                 continue
             gap = _compare_effects(one, other)
             words = (classify_effect(one), classify_effect(other))
+            variants = first.cell.variant, second.cell.variant
             found.append(
-                FrameworkAgreement(study, env, algorithm, name, (first, second), words, gap)
+                FrameworkAgreement(study, env, algorithm, name, frameworks, words, gap, variants)
             )
     return tuple(found)
 

@@ -6,6 +6,7 @@ packed runs, and compares evaluations and weights. `run unlock` releases locks o
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 import tempfile
 import time
@@ -183,7 +184,8 @@ def _spec_from_reading(run: RunReading) -> RunSpec:
             f"{run.folder / RUN_FILE} cannot be compared with: {error} "
             "Name a folder as Parallax wrote it."
         ) from error
-    return spec
+    # A record from someone else must not send the new run to a service such as W&B.
+    return dataclasses.replace(spec, logger="none")
 
 
 def compare_evaluations(before: RunReading, after: RunReading) -> str:

@@ -233,7 +233,8 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
     if bottom is None:  # nothing is known of the task's rewards
         bottom = min(score for values in scores.values() for score in values)
     spec = spec_from_dict(dict(present[0].runs[0].spec))
-    spec = dataclasses.replace(spec, endpoint=settled.endpoint, python=None)
+    # A logger may send what it records to others, and the reference may be somebody else's.
+    spec = dataclasses.replace(spec, endpoint=settled.endpoint, python=None, logger="none")
     require_trust(place, list_named_code([spec]), trust=options.trust)
     forbid_imports_from(run.path for run in present[0].runs)
     return ReferenceSetting(spec, present, compute_reference_spread(scores), bottom)
@@ -242,19 +243,28 @@ def find_reference(options: argparse.Namespace, algorithm: str) -> ReferenceSett
 def _select_groups(
     groups: "Sequence[ScoreGroup]", algorithm: str, env: str | None, place: Path
 ) -> "tuple[ScoreGroup, ...]":
-    """Return the scores of each framework on one task; the first task if `env` is None."""
+    """Return the scores of each framework on one task; the first task if `env` is None.
+
+    Runs with interventions are left out: the compared implementations are trained without them.
+    """
     from parallax.analysis.verdicts.groups import group_by_cell
     from parallax.analysis.verdicts.sequential import MIN_REFERENCE_FRAMEWORKS
 
     usable: dict[str, tuple[ScoreGroup, ...]] = {}
     for cell, members in group_by_cell(groups).items():
-        present = tuple(group for group in members if group.n)
+        present = tuple(
+            group
+            for group in members
+            if group.n
+            and group.runs[0].spec.get("intervention", NO_INTERVENTION) == NO_INTERVENTION
+        )
         if cell.algorithm == algorithm and len(present) >= MIN_REFERENCE_FRAMEWORKS:
             usable.setdefault(cell.env, present)
     if not usable:
         raise SpecError(
-            f"--reference {place} holds no runs of --algorithms {algorithm} by at least "
-            f"{MIN_REFERENCE_FRAMEWORKS} frameworks: name another study, or use --no-training."
+            f"--reference {place} holds no runs of --algorithms {algorithm} without an "
+            f"intervention by at least {MIN_REFERENCE_FRAMEWORKS} frameworks: name another study, "
+            "or use --no-training."
         )
     if env and env not in usable:
         raise SpecError(format_unknown_name(f"--env {env}", env, sorted(usable)))

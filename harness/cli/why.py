@@ -10,7 +10,7 @@ import shlex
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -141,12 +141,14 @@ def run(options: argparse.Namespace) -> int:
     env = options.env
     # Before anything is measured, so that a wrong name costs no minutes.
     loaded = None if options.study is None else load_study(options.study)
+    is_stored = options.hps is None
     take_settings_of_study(options, loaded, pair, algorithm)
     if loaded and not env:  # the task is named by the study, whose author may be somebody else
         require_trust(options.study, list_task_code(options.env), trust=options.trust)
         forbid_imports_from(run.path for run in loaded.runs)
     with tempfile.TemporaryDirectory() as folder:
-        options.hps = _find_recipe(options.hps, loaded, algorithm, Path(folder))
+        recipe = _find_recipe(options.hps, loaded, algorithm, Path(folder), is_stored=is_stored)
+        options.hps = recipe
         _print_answer(options, sides, algorithm, loaded)
     return 0
 
@@ -177,10 +179,15 @@ def take_settings_of_study(
         setattr(options, name, getattr(options, name) or (value if is_known else other))
 
 
-def _find_recipe(name: str, loaded: "LoadedRuns | None", algorithm: str, folder: Path) -> str:
-    """Return the name or path of a recipe; a recipe known only from runs is written to a file."""
+def _find_recipe(
+    name: str, loaded: "LoadedRuns | None", algorithm: str, folder: Path, *, is_stored: bool = False
+) -> str:
+    """Return the name or path of a recipe; a recipe known only from runs is written to a file.
+
+    A name that is stored with runs is no path, since their author may be somebody else.
+    """
     recipes = list_recipe_names(algorithm)
-    if name not in recipes and not name.endswith(".yaml"):
+    if name not in recipes and (is_stored or not name.endswith(".yaml")):
         for run in loaded.runs if loaded else ():
             values = run.spec.get("hyperparameters", {})
             fields = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
@@ -217,6 +224,7 @@ def _print_answer(
     ablations = _judge_ablations(loaded, pair, algorithm)
     verdicts, problem = _judge_returns(loaded, pair, (algorithm, env))
     returns = _describe_returns(verdicts, pair, ablations)
+    returns += _describe_changed_recipe(verdicts, options.hps, recipe)
     _print_section("Returns", returns or [problem])
     judged = {
         (verdict.framework, effect.name)
@@ -472,6 +480,28 @@ def _describe_returns(
     return lines
 
 
+def _describe_changed_recipe(verdicts: Sequence["PairVerdict"], hps: str, recipe: str) -> list[str]:
+    """Return a line if runs have other values than the recipe of their name, which was measured."""
+    changed = set()
+    for run in (run for item in verdicts for run in (*item.first.runs, *item.second.runs)):
+        own, cell = run.spec.get("hyperparameters", {}), run.id.cell
+        if cell.hps != recipe or run.spec.get("alignment") == "defaults":
+            continue
+        values = dataclasses.asdict(load_recipe(cell.algorithm, hps))
+        # Whether there are convolutions depends on the task.
+        named = {*run.spec.get("overridden", ()), "conv_filters"}
+        changed |= {
+            n for n in own.keys() & values.keys() - named if not _are_equal(own[n], values[n])
+        }
+    names = ", ".join(sorted(changed))
+    return [f"These runs have other values than the recipe {recipe} above: {names}."] * bool(names)
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    """Return whether a recorded value is one of a recipe, whose sequences are tuples."""
+    return bool(value == (list(other) if isinstance(other, tuple) else other))
+
+
 def _repeat_settings(loaded: "LoadedRuns | None", setting: tuple[str, str, str, str]) -> str:
     """Return length and environments of the study's runs of a setting, as words of a command."""
     for run in loaded.runs if loaded else ():
@@ -500,7 +530,7 @@ def _suggest_commands(
     judged: Collection[tuple[str, str]] = (),
     verdicts: Collection[str] = (),
 ) -> list[str]:
-    common = f"{common} alignment={options.alignment}"
+    common = f"{common} {shlex.quote(f'alignment={options.alignment}')}"
     end = "seed=0,1,2,3,4 study.name=why"
     commands = []
     if not verdicts:

@@ -485,7 +485,7 @@ def format_ablation(item: AblationVerdict) -> list[str]:
             f"({gap.result.n} pairs of seeds)."
         )
     for effect in item.effects:
-        lines.append(f"  {_format_effect(effect)}")
+        lines.append(f"  {_format_effect(effect)}{format_caveats(effect)}")
         if effect in item.joint_effects and (total := item.sum_single_effects(effect)) is not None:
             lines.append(f"    Its parts alone add up to {total:+.4g}.")
         lines += [
@@ -507,6 +507,11 @@ def _format_effect(effect: InterventionEffect) -> str:
     if effect.result.low == effect.result.high == 0:
         return f"{effect.name} changed no return: it never took effect in {_format_counts(effect)}."
     return f"{effect.name}: inconclusive, {size}."
+
+
+def format_caveats(effect: InterventionEffect) -> str:
+    """Return unintended differences between runs with and without a change, in a sentence."""
+    return f" Besides the change: {'; '.join(found)}." if (found := effect.pair.caveats) else ""
 
 
 def _format_counts(effect: InterventionEffect) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from parallax.analysis.data import paper_tables
 from parallax.analysis.data.replay_metrics import LAG_THIRDS, SEQUENCE_POSITIONS
 from parallax.analysis.labels import format_number, get_label
+from parallax.analysis.report.sections.ablation import format_caveats
 from parallax.analysis.report.tables import TableRow, list_size_values
 from parallax.analysis.stats.intervals import ConfidenceInterval
 from parallax.analysis.stats.learning_curves import StepsToThreshold
@@ -106,6 +107,7 @@ def _format_effect(effect: InterventionEffect) -> str:
         f"{found.n} pairs of seeds ({effect.changed.requested} and {effect.baseline.requested} "
         f"runs requested, {effect.changed.completed} and {effect.baseline.completed} complete){p}, "
         f"{effect.family_size} tests; margin {format_number(effect.pair.margin.size)}."
+        f"{format_caveats(effect)}"
     )
 
 
@@ -117,6 +119,8 @@ def _format_agreement(item: replay.FrameworkAgreement) -> str:
         else f"it is inconclusive whether {first} and {second} agree"
     )
     gap = item.difference
+    if item.variants[0] != item.variants[1]:
+        text += f", with other settings ({first}: {item.variants[0]}; {second}: {item.variants[1]})"
     return (
         f"{item.name}, {get_label(item.algorithm)}, {item.env}: {text} ({item.words[0]}; "
         f"{item.words[1]}); effects differ by "

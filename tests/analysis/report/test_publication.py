@@ -325,6 +325,15 @@ def test_further_files_are_scored_by_the_endpoint_of_the_study(site, tmp_path, w
     assert main(["study", "publish", *words]) == 2 and found == ["final"]
 
 
+def test_unused_runs_of_further_files_are_named(site, tmp_path, writer, capsys):
+    writer(tmp_path / "more", status="failed", failure="boom", variant=VARIANT)
+    path = tmp_path / "crossed.parquet"
+    assert main(["study", "pack", str(tmp_path / "more"), "--output", str(path)]) == 0
+    words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--crossed", str(path)]
+    assert main(["study", "publish", *words]) == 2
+    assert f"{path}: Not used: 1 of 1 runs: " in capsys.readouterr().out
+
+
 def test_numbers_are_cut_to_ten_digits():
     found = "a=1.2345678901234567,-0.00012345678901234,1e-05,v1.2.3456789,2.5,123456.78901234567\n"
     cut = "a=1.23456789,-0.000123456789,1e-05,v1.2.3456789,2.5,123456.789\n"

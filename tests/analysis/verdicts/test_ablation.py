@@ -1,6 +1,7 @@
 """Effects that were planted into made-up returns are found, with their share of the gap."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -226,3 +227,24 @@ def test_groups_of_interventions_are_named_after_them(results, make_run):
     names = {(effect.name, effect.changed.framework) for effect in found.effects}
     assert names == {("a", "sb3+a"), ("b+a", "sb3+b+a")}
     assert {effect.baseline.framework for effect in found.effects} == {"sb3"}
+
+
+def test_changed_runs_of_a_recipe_with_other_values_are_not_compared(results, make_run, capsys):
+    for seed in range(3):
+        make_run(seed=seed, hyperparameters={"gamma": 0.99}, variant="steps=20000")
+        changed = {"intervention": "strong", "variant": "steps=20000,intervention=strong"}
+        make_run(seed=seed, score=300.0 + seed, hyperparameters={"gamma": 0.5}, **changed)
+    assert main(["study", "ablation", str(results)]) == 2
+    assert "judged separately: gamma 0.5 (3), 0.99 (3)" in capsys.readouterr().err
+
+
+def test_other_versions_of_changed_runs_are_named(results, make_run, capsys):
+    for seed in range(3):
+        for name, version in (("none", "1.0"), ("strong", "2.0")):
+            variant = "steps=20000" + (f",intervention={name}" if name != "none" else "")
+            folder = make_run(seed=seed, score=100.0 + seed, intervention=name, variant=variant)
+            record = json.loads((folder / "run.json").read_text())
+            record["provenance"] = {"packages": {"torch": version}}
+            (folder / "run.json").write_text(json.dumps(record))
+    assert main(["study", "ablation", str(results)]) == 0
+    assert "Besides the change: versions differ: torch 1.0 and 2.0." in capsys.readouterr().out

@@ -363,3 +363,27 @@ def test_scores_are_paired_by_the_seeds_that_all_frameworks_have():
     )
     found = alignment_levels.pair_by_seed(spread)
     assert found == pytest.approx(np.array([[0.1, 0.201], [0.2, 0.0], [0.3, 0.203]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "recipe", "settings"),
+    [
+        ({"n_envs": 4}, "original", {"n_envs=1", "n_envs=4"}),
+        ({}, "zoo", {"", "hps=original", "hps=zoo"}),
+    ],
+)
+def test_runs_of_other_options_or_recipes_are_other_tasks(changes, recipe, settings):
+    groups = []
+    for group in make_groups():
+        is_other = "exact" in group.cell.variant and group.framework in ("f0", "f1")
+        spec = {**group.runs[0].spec, "n_envs": 1, **(changes if is_other else {})}
+        run = dataclasses.replace(group.runs[0], spec=spec, results=np.zeros((1, 1)))
+        cell = dataclasses.replace(group.cell, hps=recipe if is_other else "original")
+        groups.append(dataclasses.replace(group, cell=cell, runs=(run, *group.runs[1:])))
+    spreads = list_level_spreads(groups, OPTIONS)
+    assert {s.task.settings.removesuffix(", eval_episodes=1") for s in spreads} == settings
+    compared = [sorted(s.groups) for s in spreads if s.level == "exact"]
+    assert sorted(compared) == [["f0", "f1"]] * 2 + [["f2", "f3"]] * 2
+    assert decompose_levels(spreads, np.random.default_rng(1), resamples=50) is None
+    names = {s.task.name for s in spreads if s.task.env == "Pendulum-v1"}
+    assert all(name.startswith("PPO on Pendulum-v1") for name in names) and len(names) > 1

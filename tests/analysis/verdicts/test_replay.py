@@ -21,6 +21,7 @@ from parallax.analysis.data.replay_metrics import (
     read_replay_metrics,
 )
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.report.sections.replay import format_replay_study
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold, normalize_by_human
 from parallax.analysis.stats.two_sample import NO_PAIRS, compute_ratio_of_means
 from parallax.analysis.verdicts import ablation, replay
@@ -471,6 +472,8 @@ def test_all_pairs_of_frameworks_are_compared_in_a_setting():
     assert (pair.frameworks, pair.words) == (("a", "b"), (HARMS, HELPS))
     assert (pair.verdict, pair.difference.difference) == ("disagree", pytest.approx(-201.0))
     assert dataclasses.replace(pair, words=(HELPS, HELPS)).verdict == "agree"
+    (line,) = (text for text in format_replay_study(found) if "effects differ" in text)
+    assert "with other settings (a: x=1; b: x=0)" in line
     assert dataclasses.replace(pair, words=(INCONCLUSIVE, INCONCLUSIVE)).verdict == "inconclusive"
 
 
@@ -500,3 +503,13 @@ def test_results_are_ordered_by_setting_framework_and_strategy():
     assert [(one.framework, one.name) for one in found] == [
         *(("a", "uniform"), ("a", "per"), ("b", "uniform"), ("b", "per"), ("b", "imp"))
     ]
+
+
+def test_replay_of_a_recipe_with_other_values_is_not_compared(results, make_run):
+    for seed in range(3):
+        make_run(seed=seed, hyperparameters={"gamma": 0.99})
+        replayed = {"replay": {"name": "per"}, "variant": "steps=20000,replay=per"}
+        make_run(seed=seed, score=300.0, hyperparameters={"gamma": 0.5}, **replayed)
+    loaded = load_runs(results)
+    assert judge_replay(read_replay_metrics(loaded), VerdictOptions()).effects == ()
+    assert "gamma 0.5 (3), 0.99 (3)" in loaded.conflicts[0]

@@ -143,6 +143,18 @@ def test_damaged_record_is_refused_in_one_message(recorded, change, message, cap
     assert message in printed.err and str(folder) in printed.err and printed.out == ""
 
 
+def test_logger_of_a_record_is_not_started(recorded, tmp_path, monkeypatch):
+    folder, content = recorded
+    write_json(folder / "run.json", content | {"spec": content["spec"] | {"logger": "wandb"}})
+    started = []
+    monkeypatch.setattr(
+        run_commands, "run_sweep", lambda specs, *_, **__: started.extend(specs) or []
+    )
+    with pytest.raises(ValueError, match="zip"):  # no outcome
+        run_commands.reproduce_runs(folder, [read_run(folder)], tmp_path / "new")
+    assert [spec.logger for spec in started] == ["none"]
+
+
 def without(mapping, name):
     return {key: value for key, value in mapping.items() if key != name}
 

@@ -9,6 +9,7 @@ import pytest
 from parallax.analysis.data.packed import REFERENCE_FILE, select_reference_rows
 from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_reference_spread
 from parallax.harness.cli import main, triage
+from parallax.harness.cli.arguments import load_study
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.packed import read_rows
 from tests.support import ROOT
@@ -195,3 +196,17 @@ def test_equal_trainings_do_not_outweigh_a_changed_answer():
 def test_other_algorithms_have_their_own_reference():
     with pytest.raises(SpecError, match="--no-training"):
         triage.find_reference(options(), "r2d2")
+
+
+@pytest.mark.parametrize(("changes", "is_used"), [({"logger": "wandb"}, True), ({}, False)])
+def test_reference_sets_neither_logger_nor_intervention(monkeypatch, changes, is_used):
+    loaded = load_study(REFERENCE_FILE)
+    own = {} if is_used else {"intervention": "value-loss-x0.5"}
+    runs = [dataclasses.replace(run, spec={**run.spec, **changes, **own}) for run in loaded.runs]
+    changed = dataclasses.replace(loaded, runs=tuple(runs))
+    monkeypatch.setattr(triage, "load_study", lambda place: changed)
+    if is_used:
+        assert triage.find_reference(options(), "td3").spec.logger == "none"
+    else:
+        with pytest.raises(SpecError, match="holds no runs"):
+            triage.find_reference(options(), "td3")

@@ -8,6 +8,7 @@ import pytest
 from loops import iterate_some
 
 from parallax.harness.cli import main, why
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.recipes import load_recipe, read_recipe
 from parallax.harness.probes.baseline import load_report
@@ -71,6 +72,8 @@ def test_runs_that_are_missing_are_trained_and_too_few_are_planned():
     sides = tuple(why.ComparedSide(name) for name in PAIR)
     train, judge = why._suggest_commands(options, sides, [], "algorithm=ppo")
     assert "framework=sb3,cleanrl " in train and judge == "parallax study verdicts results/why"
+    options.alignment = "exact; touch x"  # the study's
+    assert " 'alignment=exact; touch x' " in why._suggest_commands(options, sides, [], "")[0]
     lines = why._suggest_commands(options, sides, [], "", [], ["inconclusive"])
     assert lines == ["parallax study plan 'my study'"]
 
@@ -106,6 +109,33 @@ def test_name_of_a_stored_recipe_is_no_path(tmp_path):
     loaded = types.SimpleNamespace(runs=[types.SimpleNamespace(id=place, spec=spec)])
     recipe = why._find_recipe(name, loaded, "ppo", tmp_path / "temporary")
     assert Path(recipe).parent == tmp_path / "temporary" and not (tmp_path / "victim.yaml").exists()
+
+
+def test_recipe_file_that_a_study_names_is_not_read(tmp_path):
+    (tmp_path / "victim.yaml").write_text("password: x\n")
+    name = str(tmp_path / "victim.yaml")
+    place = types.SimpleNamespace(cell=types.SimpleNamespace(hps=name, algorithm="ppo"))
+    spec = {"hyperparameters": read_recipe("ppo", "original")}
+    loaded = types.SimpleNamespace(runs=[types.SimpleNamespace(id=place, spec=spec)])
+    (tmp_path / "temporary").mkdir()
+    recipe = why._find_recipe(name, loaded, "ppo", tmp_path / "temporary", is_stored=True)
+    assert load_recipe("ppo", recipe) == load_recipe("ppo", "original")
+    with pytest.raises(SpecError, match="password"):  # an option may name any file
+        why._find_recipe(name, loaded, "ppo", tmp_path)
+
+
+def test_other_values_than_those_of_the_recipe_are_named():
+    cell = types.SimpleNamespace(hps="original", algorithm="ppo")
+    values = {**read_recipe("ppo", "original"), "gamma": 0.5, "adam_eps": 0.1}
+    spec = {"hyperparameters": values, "overridden": ["adam_eps"], "alignment": "exact"}
+    run = types.SimpleNamespace(id=types.SimpleNamespace(cell=cell), spec=spec)
+    verdict = types.SimpleNamespace(
+        first=types.SimpleNamespace(runs=[run]), second=types.SimpleNamespace(runs=[])
+    )
+    (line,) = why._describe_changed_recipe([verdict], "original", "original")
+    assert line.endswith("than the recipe original above: gamma.")
+    values["gamma"] = load_recipe("ppo", "original").gamma
+    assert why._describe_changed_recipe([verdict], "original", "original") == []
 
 
 def test_next_commands_quote_texts_of_the_study():
