@@ -1,9 +1,9 @@
 """Worker process that measures probes on the implementations of one interpreter.
 
 `python -m parallax.harness.probes.worker PROBE,PROBE,... N TASK ...`
-writes one JSON object per line to the file descriptor FD of each task: first the versions, then
-each result. For several tasks it imports their common modules and forks a child for each, at most N
-at a time.
+writes one JSON object per line to the file descriptor of each task: first the versions, then each
+result. A task is the JSON of a `WorkerTask`. For several tasks it imports their common modules and
+forks a child for each, at most N at a time.
 """
 
 import dataclasses
@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import IO, Any, Self
+
+import msgspec
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
@@ -69,29 +71,13 @@ class WorkerTask:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `ENTRY@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@STORE@WORDS@SCRIPT`."""
-        entry, file, seed, intervention, level, hps, acceleration, store, words, script = (
-            text.split("@", 9)
-        )
-        return cls(
-            entry,
-            int(file),
-            intervention,
-            AlignmentLevel(level, hps),
-            int(seed),
-            Path(script) if script else None,
-            acceleration,
-            uses_store=bool(int(store)),
-            explains=bool(int(words)),
-        )
+        """Parse the JSON of a task."""
+        return msgspec.json.decode(text, type=cls, dec_hook=lambda kind, value: kind(value))
 
     @property
     def text(self) -> str:
-        """Inverse of `from_text`."""
-        level, script = (self.level.name, self.level.hps), str(self.script or "")
-        words = (self.entry, str(self.file), str(self.seed), self.intervention, *level)
-        switches = (str(int(switch)) for switch in (self.uses_store, self.explains))
-        return "@".join((*words, self.acceleration, *switches, script))
+        """The task as JSON."""
+        return msgspec.json.encode(self, enc_hook=str).decode()
 
     def open_store(self, adapter: Adapter) -> AnswerStore | None:
         """Open the store of its answers; None unless they depend only on the installed code."""
@@ -115,18 +101,15 @@ def main(arguments: Sequence[str]) -> int:
         return answer_probes(tasks[0], names)
     if not all(has_all_answers(task, names) for task in tasks):
         import_modules(find_shared_modules(tasks, names))
-    # Forking a process with threads is unsafe: a thread may hold a lock. Start a new one instead.
-    if has_other_threads():
-        command = [sys.executable, "-m", "parallax.harness.probes.worker", *arguments[:2]]
+    # A child of a process with threads may inherit a lock that nobody releases: it starts anew.
+    starts_anew = has_other_threads()
+    gc.freeze()
 
-        def run_task(task: WorkerTask) -> int:
-            os.execv(sys.executable, [*command, task.text])
-
-    else:
-        gc.freeze()
-
-        def run_task(task: WorkerTask) -> int:
-            return answer_probes(task, names)
+    def run_task(task: WorkerTask) -> int:
+        if starts_anew:
+            command = ["-m", "parallax.harness.probes.worker", *arguments[:2], task.text]
+            os.execv(sys.executable, [sys.executable, *command])
+        return answer_probes(task, names)
 
     fork_tasks(tasks, max_processes, run_task)
     return 0
@@ -166,7 +149,8 @@ def fork_tasks(
         max_processes: Largest number of processes at the same time.
         run_task: Runs a task in the new process; returns its exit code.
     """
-    waiting, running = list(tasks), dict[int, tuple[WorkerTask, IO[bytes]]]()
+    waiting = list(tasks)
+    running: dict[int, tuple[WorkerTask, IO[bytes]]] = {}
     while waiting or running:
         while waiting and len(running) < max_processes:
             task, stderr = waiting.pop(0), tempfile.TemporaryFile()  # noqa: SIM115
@@ -213,13 +197,7 @@ def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
         _write_line(answers, {"versions": _list_versions(adapter)})
         known = {probe.name: probe for probe in catalogue.PROBES}
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
-        changes = find_task_interventions(adapter, task.intervention, algorithms)
-        if task.level.name == "lockstep":
-            for item in (
-                item for name in algorithms for item in list_reference_form(adapter, name)
-            ):
-                if item not in changes:  # an intervention may belong to several algorithms
-                    changes.append(item)
+        changes = list_task_interventions(task, adapter, algorithms)
         script = read_own_script(task.script) if task.script else None
         cache = ExperimentCache(adapter, task.seed, changes, task.level, script, task.acceleration)
         store = task.open_store(adapter)
@@ -242,19 +220,18 @@ def _list_versions(adapter: Adapter) -> list[str]:
     return found
 
 
-def find_task_interventions(
-    adapter: Adapter, text: str, algorithms: Sequence[str]
+def list_task_interventions(
+    task: WorkerTask, adapter: Adapter, algorithms: Sequence[str]
 ) -> list[Intervention]:
-    """Return the interventions of a task; their names were checked when it was created."""
-    items = (
-        [
-            find_intervention(name, adapter, algorithms)
-            for name in text.split(INTERVENTION_SEPARATOR)
-        ]
-        if text
-        else []
-    )
-    return [item for item in items if item is not None]
+    """Return a task's interventions, whose names were checked before, and those of its level."""
+    names = task.intervention.split(INTERVENTION_SEPARATOR) if task.intervention else []
+    found = [find_intervention(name, adapter, algorithms) for name in names]
+    if task.level.name == "lockstep":
+        for algorithm in algorithms:
+            for item in list_reference_form(adapter, algorithm):
+                if item not in found:  # an intervention may belong to several algorithms
+                    found.append(item)
+    return [item for item in found if item is not None]
 
 
 def answer_probe(probe: Probe, cache: ExperimentCache, explains: bool = True) -> ProbeResult:
