@@ -35,8 +35,6 @@ MAX_LISTED_CHANGES = 5
 
 LISTED = re.compile(r", not (-?[\d.]|\[|nan|-?inf)")
 """An entry of a description that lists numbers; others are words."""
-AnswerTable = dict[tuple[str, str], ProbeAnswer]
-"""Answers by probe and implementation."""
 
 OTHER_NUMBERS = "as before, with other numbers"
 """End of the description of an answer of which only the numbers changed."""
@@ -171,7 +169,7 @@ def format_changed_numbers(result: ProbeResult, before: Array, after: Array) -> 
     )
 
 
-def _index_answers(report: ProbeReport) -> AnswerTable:
+def _index_answers(report: ProbeReport) -> dict[tuple[str, str], ProbeAnswer]:
     return {
         (result.probe, name): answer
         for result in report.results

@@ -251,8 +251,6 @@ def differentiate_loss(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 
 Formula = Callable[[FormulaQuantities], Tensor]
 """Computes numbers from quantities that it names."""
-
-
 MeasureDistance = Callable[[Array, Array], float]
 """Returns how far computed numbers, the first, are from measured ones, as a share of these."""
 MAX_DISTANCE = 1e-3

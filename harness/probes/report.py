@@ -163,11 +163,7 @@ def render_html_page(report: ProbeReport) -> str:
             "</ul><h2>All probes</h2>",
             f'<p class="quiet">{escape(PAGE_LEGEND)}</p>',
             '<div class="matrices">',
-            *(
-                line
-                for algorithm in list_algorithms(report)
-                for line in _render_matrix(report, algorithm)
-            ),
+            *(line for name in list_algorithms(report) for line in _render_matrix(report, name)),
             "</div>",
             *_render_details(report),
             "</body></html>\n",

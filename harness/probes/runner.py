@@ -45,7 +45,7 @@ from parallax.harness.probes.results import (
     make_missing_answer,
     result_from_dict,
 )
-from parallax.harness.probes.worker import WorkerTask, read_last_line
+from parallax.harness.probes.worker import ProbeTarget, WorkerTask, read_last_line
 
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""
@@ -88,39 +88,6 @@ class ProbeRequest:
     def algorithms(self) -> tuple[str, ...]:
         """Algorithms of the probes, in order."""
         return tuple(dict.fromkeys(probe.algorithm for probe in self.probes))
-
-
-@dataclasses.dataclass(frozen=True)
-class ProbeTarget:
-    """One implementation that is measured.
-
-    Attributes:
-        label: Its name in the report.
-        entry: `module:class` of its adapter.
-        python: Interpreter that it runs in.
-        intervention: Names of its interventions; empty for none.
-        level: Alignment of its hyperparameters.
-        seed: Seed of the scripted numbers.
-        source: Folder that the framework's package is imported from; None for the installed one.
-        script: File of the user's own script that is run instead of the framework's.
-        acceleration: How its updates are accelerated, or `none`.
-        uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
-        explains: Whether answers say in words how they differ, which can take a minute.
-        uses_jax: Whether its packages include JAX, whose watched trainings take longest.
-    """
-
-    label: str
-    entry: str
-    python: str = sys.executable
-    intervention: str = ""
-    level: AlignmentLevel = OWN_DEFAULTS
-    seed: int = 0
-    source: Path | None = None
-    script: Path | None = None
-    acceleration: str = NO_ACCELERATION
-    uses_store: bool = False
-    explains: bool = True
-    uses_jax: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +211,10 @@ def make_probe_target(
     else:
         check_interpreter(python, name)
     return ProbeTarget(
-        *(label or name, entries[name].value, python or sys.executable, intervention),
+        label or name,
+        entries[name].value,
+        python or sys.executable,
+        intervention,
         uses_jax="jax" in adapter.packages,
     )
 
@@ -333,8 +303,7 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            _make_worker_task(target, file).text
-            for target, (_, file) in zip(targets, pipes, strict=True)
+            WorkerTask(target, file).text for target, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)
         worker = ["-m", "parallax.harness.probes.worker", names, str(max_processes), *tasks]
@@ -395,20 +364,6 @@ class ProbeProcess:
             results | {probe.name: build_result(probe, {"": crash}, None) for probe in missing},
             sum(line.get("stored", False) for line in lines),
         )
-
-
-def _make_worker_task(target: ProbeTarget, file: int) -> WorkerTask:
-    return WorkerTask(
-        target.entry,
-        file,
-        intervention=target.intervention,
-        level=target.level,
-        seed=target.seed,
-        script=target.script,
-        acceleration=target.acceleration,
-        uses_store=target.uses_store and target.source is None,
-        explains=target.explains,
-    )
 
 
 def merge_results(probe: Probe, results: Mapping[str, ProbeResult]) -> ProbeResult:

@@ -44,30 +44,56 @@ MAX_ERROR_CHARACTERS = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerTask:
+class ProbeTarget:
     """One implementation that is measured.
 
     Attributes:
+        label: Its name in the report.
         entry: `module:class` of its adapter.
-        file: File descriptor that receives its answers.
+        python: Interpreter that it runs in.
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
+        source: Folder that the framework's package is imported from; None for the installed one.
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
         uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
         explains: Whether answers say in words how they differ, which can take a minute.
+        uses_jax: Whether its packages include JAX, whose watched trainings take longest.
     """
 
+    label: str
     entry: str
-    file: int
+    python: str = sys.executable
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
+    source: Path | None = None
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
     uses_store: bool = False
     explains: bool = True
+    uses_jax: bool = False
+
+    def open_store(self, adapter: Adapter) -> AnswerStore | None:
+        """Open the store of its answers; None unless they depend only on the installed code."""
+        changed = self.intervention or self.script or self.acceleration != NO_ACCELERATION
+        if changed or self.source or not self.uses_store:
+            return None
+        return open_answer_store(adapter, self.level, self.seed)
+
+    def load_adapter(self) -> Adapter:
+        """Return the framework's adapter."""
+        adapter: Adapter = EntryPoint("adapter", self.entry, ENTRY_POINT_GROUP).load()()
+        return adapter
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerTask:
+    """An implementation, and the file descriptor that receives its answers."""
+
+    target: ProbeTarget
+    file: int
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -78,18 +104,6 @@ class WorkerTask:
     def text(self) -> str:
         """The task as JSON."""
         return msgspec.json.encode(self, enc_hook=str).decode()
-
-    def open_store(self, adapter: Adapter) -> AnswerStore | None:
-        """Open the store of its answers; None unless they depend only on the installed code."""
-        changed = self.intervention or self.script or self.acceleration != NO_ACCELERATION
-        if changed or not self.uses_store:
-            return None
-        return open_answer_store(adapter, self.level, self.seed)
-
-    def load_adapter(self) -> Adapter:
-        """Return the framework's adapter."""
-        adapter: Adapter = EntryPoint("adapter", self.entry, ENTRY_POINT_GROUP).load()()
-        return adapter
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 def has_all_answers(task: WorkerTask, names: Sequence[str]) -> bool:
     """Return whether all answers of a task are stored, so that nothing needs to be imported."""
     try:
-        store = task.open_store(task.load_adapter())
+        store = task.target.open_store(task.target.load_adapter())
     except Exception:  # reported by its own process
         return False
     return store is not None and all(map(store.load_answer, names))
@@ -130,7 +144,7 @@ def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> li
     counts: Counter[str] = Counter()
     for task in tasks:
         try:
-            adapter = task.load_adapter()
+            adapter = task.target.load_adapter()
         except Exception:  # reported by its own process
             continue
         supported = filter(adapter.supports, algorithms)
@@ -192,20 +206,23 @@ def read_last_line(file: IO[bytes]) -> str:
 
 def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
     """Measure probes on one implementation in this process."""
+    target = task.target
     with os.fdopen(task.file, "w") as answers:
-        adapter = task.load_adapter()
+        adapter = target.load_adapter()
         _write_line(answers, {"versions": _list_versions(adapter)})
         known = {probe.name: probe for probe in catalogue.PROBES}
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
-        changes = list_task_interventions(task, adapter, algorithms)
-        script = read_own_script(task.script) if task.script else None
-        cache = ExperimentCache(adapter, task.seed, changes, task.level, script, task.acceleration)
-        store = task.open_store(adapter)
+        changes = list_target_interventions(target, adapter, algorithms)
+        script = read_own_script(target.script) if target.script else None
+        cache = ExperimentCache(
+            adapter, target.seed, changes, target.level, script, target.acceleration
+        )
+        store = target.open_store(adapter)
         for name in names:
             stored = store.load_answer(name) if store else None
             if stored is None:
                 cache.drop_other_algorithms(known[name].algorithm)
-                measured = to_plain(answer_probe(known[name], cache, task.explains))
+                measured = to_plain(answer_probe(known[name], cache, target.explains))
                 if store:
                     store.save_answer(measured)
             _write_line(answers, {"result": stored or measured, "stored": stored is not None})
@@ -220,13 +237,13 @@ def _list_versions(adapter: Adapter) -> list[str]:
     return found
 
 
-def list_task_interventions(
-    task: WorkerTask, adapter: Adapter, algorithms: Sequence[str]
+def list_target_interventions(
+    target: ProbeTarget, adapter: Adapter, algorithms: Sequence[str]
 ) -> list[Intervention]:
-    """Return a task's interventions, whose names were checked before, and those of its level."""
-    names = task.intervention.split(INTERVENTION_SEPARATOR) if task.intervention else []
+    """Return the interventions of an implementation and of its level; names were checked."""
+    names = target.intervention.split(INTERVENTION_SEPARATOR) if target.intervention else []
     found = [find_intervention(name, adapter, algorithms) for name in names]
-    if task.level.name == "lockstep":
+    if target.level.name == "lockstep":
         for algorithm in algorithms:
             for item in list_reference_form(adapter, algorithm):
                 if item not in found:  # an intervention may belong to several algorithms
