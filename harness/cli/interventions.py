@@ -216,7 +216,7 @@ def _list_operators() -> list[str]:
     width = max(map(len, FAULT_OPERATORS))
     return [
         f"{fault.id:{width}}  {fault.does}"
-        + (f" (requested by {fault.asked}=...)" if fault.asked else "")
+        + (f" (requested by {fault.option}=...)" if fault.option else "")
         + (f" (not available: {fault.why_not})" if fault.why_not else "")
         for fault in FAULT_OPERATORS.values()
     ]
@@ -229,11 +229,11 @@ def _draw_operator_values(options: argparse.Namespace) -> list[str]:
     fitting = [
         FAULT_OPERATORS[n] for n in chosen if supports_algorithm(FAULT_OPERATORS[n], algorithm)
     ]
-    made = [fault for fault in fitting if not (fault.asked or fault.why_not)]
+    made = [fault for fault in fitting if not (fault.option or fault.why_not)]
     sizes = options.steps, options.values, options.seed
     lines = [",".join(list_fault_names(made, original, *sizes))] if made else []
     for fault in fitting:
-        if fault.asked == "steps":
+        if fault.option == "steps":
             values = draw_values(fault, options.steps, *sizes)
             lines.append(f"steps={','.join(str(int(value)) for value in values)}")
     return lines

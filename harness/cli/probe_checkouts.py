@@ -33,12 +33,12 @@ from parallax.harness.probes.intervention_check import get_single_framework
 from parallax.harness.probes.results import ProbeReport
 from parallax.harness.probes.runner import (
     ProbeRequest,
-    ProbeTarget,
     ProbeTargets,
     ReportAnswer,
     make_probe_target,
     run_probes,
 )
+from parallax.harness.probes.worker import ProbeTarget
 from parallax.harness.record.files import print_lines
 
 INSTALLED = "installed"

@@ -95,7 +95,7 @@ def judge_returns(
     seeds = sorted(changed.keys() & plain.keys())[:count]
     if len(seeds) < count:
         return None
-    p = compute_paired_p(*(np.array([of[seed] for seed in seeds]) for of in (changed, plain)))
+    p = compute_paired_p(*np.array([[changed[seed], plain[seed]] for seed in seeds]).T)
     by = f"p={p:.2g}" if p < SIGNIFICANCE_LEVEL else ""
     return DetectorVerdict(
         mutant, name_returns_detector(count), bool(by), by, 0, float("nan"), count
@@ -274,8 +274,10 @@ def judge_trainings(
         if plain is None or name == NO_INTERVENTION:
             continue
         mutant = f"{framework}/{algorithm}/{name.rpartition('-')[2]}"
-        watched = [dict(sorted(of.findings.items())).values() for of in (mutated, plain)]
-        own_verdicts = [judge_findings(mutant, *(list(of) for of in watched))]
+        findings, healthy = (
+            [runs.findings[seed] for seed in sorted(runs.findings)] for runs in (mutated, plain)
+        )
+        own_verdicts = [judge_findings(mutant, findings, healthy)]
         own_verdicts += [
             judge_returns(mutant, mutated.returns, plain.returns, n) for n in SEED_COUNTS
         ]

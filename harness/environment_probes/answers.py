@@ -141,8 +141,5 @@ def describe_answer(answer: EnvironmentAnswer | None) -> str:
     """Return an answer in words."""
     if answer is None:
         return "no answer"
-    return (
-        answer.words
-        if answer.outcome in (AS_DEFINED, CONVENTION)
-        else (f"[{answer.outcome}] {answer.words}")
-    )
+    is_plain = answer.outcome in (AS_DEFINED, CONVENTION)
+    return answer.words if is_plain else f"[{answer.outcome}] {answer.words}"

@@ -42,11 +42,9 @@ def join_answers(
 ) -> EnvironmentAnswer:
     """Return an answer of differences in words, or `otherwise` if there are none."""
     words = list(dict.fromkeys(found))
-    return (
-        EnvironmentAnswer(DIFFERS, "; ".join(words))
-        if words
-        else EnvironmentAnswer(outcome, otherwise)
-    )
+    if words:
+        return EnvironmentAnswer(DIFFERS, "; ".join(words))
+    return EnvironmentAnswer(outcome, otherwise)
 
 
 def is_close(first: Array | None, second: Array) -> bool:
@@ -126,7 +124,7 @@ def measure_terminal_observation(implementation: EnvironmentImplementation) -> E
             final, seen = event.step.final_observations[copy], event.observations[copy]
             if trace.autoreset == NEXT_STEP:
                 if is_close(seen[:RECEIVED], expected):
-                    conventions.append("in the next observation; the following call resets")
+                    conventions.append("in the next observation, the following call resets")
                 else:
                     name = name_observation(trace, copy, place, seen)
                     found.append(f"the observation at the end of an episode is {name}")
@@ -137,9 +135,7 @@ def measure_terminal_observation(implementation: EnvironmentImplementation) -> E
             else:
                 name = name_observation(trace, copy, place, np.asarray(final))
                 found.append(f"the observation at the end of an episode is {name}")
-    return join_answers(
-        found, " / ".join(dict.fromkeys(conventions)).replace("; ", ", "), CONVENTION
-    )
+    return join_answers(found, " / ".join(dict.fromkeys(conventions)), CONVENTION)
 
 
 def measure_reset_step(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
@@ -155,10 +151,8 @@ def measure_reset_step(implementation: EnvironmentImplementation) -> Environment
     )
     last = tuple(float(x) for x in numbers[-1])
     if trace.autoreset == NEXT_STEP:
-        words = "a reset takes a step of its own, with reward 0; its action is ignored"
-        return EnvironmentAnswer(
-            CONVENTION, words.replace("; ", ", "), (float(calls), float(resets), *last)
-        )
+        words = "a reset takes a step of its own, with reward 0, its action is ignored"
+        return EnvironmentAnswer(CONVENTION, words, (float(calls), float(resets), *last))
     who = (
         "the caller resets" if trace.autoreset == CALLER else "the step that ends an episode resets"
     )
@@ -178,22 +172,21 @@ def measure_rewards(implementation: EnvironmentImplementation) -> EnvironmentAns
             expected = 0.0 if event.starts[copy] else script.compute_reward(episode, step)
             seen = float(event.step.rewards[copy])
             if not is_close(np.array(seen), np.array(expected)):
-                where = (
-                    "of a step that resets"
-                    if event.starts[copy]
-                    else ("at the end of an episode" if event.ended[copy] else "of a step")
-                )
-                if is_close(np.array(seen), np.array(before[copy])):
-                    name = "that of the step before"
-                elif seen == 0:
-                    name = "0"
-                elif is_close(np.array(seen), np.array(script.compute_reward(episode, step + 1))):
-                    name = "that of the step after"
-                else:
-                    name = "another number"
-                found.append(f"the reward {where} is {name}")
+                where = "at the end of an episode" if event.ended[copy] else "of a step"
+                where = "of a step that resets" if event.starts[copy] else where
+                after = script.compute_reward(episode, step + 1)
+                found.append(f"the reward {where} is {_name_reward(seen, before[copy], after)}")
             before[copy] = expected
     return join_answers(found, "each reward is that of its step")
+
+
+def _name_reward(seen: float, before: float, after: float) -> str:
+    if is_close(np.array(seen), np.array(before)):
+        return "that of the step before"
+    if seen == 0:
+        return "0"
+    is_later = is_close(np.array(seen), np.array(after))
+    return "that of the step after" if is_later else "another number"
 
 
 def measure_end_flags(implementation: EnvironmentImplementation) -> EnvironmentAnswer:
@@ -207,18 +200,16 @@ def measure_end_flags(implementation: EnvironmentImplementation) -> EnvironmentA
             flags = bool(event.step.terminated[copy]), bool(event.step.truncated[copy])
             if event.starts[copy] or not event.ended[copy]:
                 if any(flags):
-                    where = (
-                        "a step that resets" if event.starts[copy] else "a step within an episode"
-                    )
-                    found.append(f"{where} is reported as {_name_flags(flags)}")
+                    where = "that resets" if event.starts[copy] else "within an episode"
+                    found.append(f"a step {where} is reported as {_name_flags(flags)}")
                 continue
             expected = script.compute_flags(*event.places[copy])
             if all(expected) and flags[0]:
                 both = _name_flags(flags)
             elif flags != expected:
                 found.append(f"{_name_flags(expected)} is reported as {_name_flags(flags)}")
-    words = f"as the task says; at a time limit that coincides with a termination: {both}"
-    return join_answers(found, words.replace("; ", ", "))
+    words = f"as the task says, at a time limit that coincides with a termination: {both}"
+    return join_answers(found, words)
 
 
 def _name_flags(flags: tuple[bool, bool]) -> str:

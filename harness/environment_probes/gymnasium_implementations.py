@@ -30,13 +30,12 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentImplementation,
     EnvironmentStep,
     EpisodeScript,
-    SingleEnvDriver,
     SwitchedEnvDriver,
     make_env_makers,
     make_missing_implementation,
-    make_single_env,
     read_episode,
 )
+from parallax.harness.environment_probes.trace import find_freeze_switch, make_wrapped_driver
 
 Array = NDArray[Any]
 Env = gymnasium.Env[Any, Any]
@@ -149,22 +148,7 @@ def make_vector_driver(
     """Return a driver of a vectorized environment."""
     envs, autoreset = make_vector_env(kind, mode, wrap_each, scripts)
     envs = wrap(envs) if wrap is not None else envs
-    return VectorEnvDriver(envs, autoreset, _find_switch(envs))
-
-
-def _find_switch(env: Any) -> Callable[[], None] | None:
-    """Return a function that freezes running statistics, or None if there is no such switch."""
-    if not hasattr(type(env), "update_running_mean"):
-        return None
-    return partial(setattr, env, "update_running_mean", False)
-
-
-def make_wrapped_driver(
-    scripts: Sequence[EpisodeScript], *, wrap: Callable[[Env], Env]
-) -> EnvironmentDriver:
-    """Return a driver of one wrapped copy."""
-    env = wrap(make_single_env(scripts[0]))
-    return SingleEnvDriver(env, _find_switch(env))
+    return VectorEnvDriver(envs, autoreset, find_freeze_switch(envs))
 
 
 def clip_reward(reward: Any) -> Any:
@@ -178,72 +162,46 @@ def _list_single_wrappers() -> list[EnvironmentImplementation]:
     def declare(
         name: str,
         roles: tuple[str, ...],
-        wrap: Callable[[Env], Env],
         method: str,
+        *arguments: Any,
         text: str = "",
         **settings: Any,
     ) -> EnvironmentImplementation:
+        # `method` is the one that does the wrapper's work, and `text` stands in the line of it.
         label = f"gymnasium {name}"
         if not hasattr(wrappers, name):
             return make_missing_implementation(label, roles, "this release does not have it")
-        sources = {role: (getattr(getattr(wrappers, name), method), text) for role in roles}
-        function = clip_reward if REWARD_FUNCTION in roles else None
-        make = partial(make_wrapped_driver, wrap=wrap)
+        wrapper = getattr(wrappers, name)
         return EnvironmentImplementation(
-            label, roles, make, settings=settings, reward_function=function, sources=sources
+            label,
+            roles,
+            partial(make_wrapped_driver, wrap=lambda env: wrapper(env, *arguments)),
+            settings=settings,
+            reward_function=clip_reward if REWARD_FUNCTION in roles else None,
+            sources={role: (getattr(wrapper, method), text) for role in roles},
         )
 
+    # The methods of different releases.
+    has_observation = hasattr(wrappers.NormalizeObservation, "observation")
+    normalize = "observation" if has_observation else "normalize"
+    rescale = "action" if "action" in vars(wrappers.RescaleAction) else "__init__"
     stack = "FrameStackObservation" if hasattr(wrappers, "FrameStackObservation") else "FrameStack"
     return [
-        declare(
-            "TimeLimit",
-            (TIME_LIMIT,),
-            lambda env: wrappers.TimeLimit(env, LIMIT),
-            "step",
-            limit=LIMIT,
-        ),
-        declare(
-            "RecordEpisodeStatistics",
-            (EPISODES, EPISODE_STATISTICS),
-            lambda env: wrappers.RecordEpisodeStatistics(env),
-            "step",
-        ),
-        declare(
-            "NormalizeObservation",
-            (OBSERVATION_NORMALIZATION,),
-            lambda env: wrappers.NormalizeObservation(env),
-            "observation" if hasattr(wrappers.NormalizeObservation, "observation") else "normalize",
-        ),
+        declare("TimeLimit", (TIME_LIMIT,), "step", LIMIT, limit=LIMIT),
+        declare("RecordEpisodeStatistics", (EPISODES, EPISODE_STATISTICS), "step"),
+        declare("NormalizeObservation", (OBSERVATION_NORMALIZATION,), normalize),
         declare(
             "NormalizeReward",
             (REWARD_NORMALIZATION,),
-            lambda env: wrappers.NormalizeReward(env, gamma=GAMMA),
             "step",
-            "self.gamma",
+            GAMMA,
+            text="self.gamma",
             gamma=GAMMA,
         ),
-        declare("ClipAction", (ACTION_CLIP,), lambda env: wrappers.ClipAction(env), "action"),
-        declare(
-            "RescaleAction",
-            (ACTION_RESCALE,),
-            lambda env: wrappers.RescaleAction(env, -1.0, 1.0),
-            "__init__" if "action" not in vars(wrappers.RescaleAction) else "action",
-            low=-1.0,
-            high=1.0,
-        ),
-        declare(
-            "TransformReward",
-            (REWARD_FUNCTION,),
-            lambda env: wrappers.TransformReward(env, clip_reward),
-            "__init__",
-        ),
-        declare(
-            stack,
-            (FRAME_STACK,),
-            lambda env: getattr(wrappers, stack)(env, STACK),
-            "reset",
-            stack=STACK,
-        ),
+        declare("ClipAction", (ACTION_CLIP,), "action"),
+        declare("RescaleAction", (ACTION_RESCALE,), rescale, -1.0, 1.0, low=-1.0, high=1.0),
+        declare("TransformReward", (REWARD_FUNCTION,), "__init__", clip_reward),
+        declare(stack, (FRAME_STACK,), "reset", STACK, stack=STACK),
     ]
 
 
@@ -278,38 +236,20 @@ def _list_vector_envs() -> list[EnvironmentImplementation]:
 def _list_vector_wrappers() -> list[EnvironmentImplementation]:
     wrappers: Any = gymnasium.wrappers if is_before_one() else gymnasium.wrappers.vector
     modes = MODES if has_modes() else (find_only_mode(),)
-    plans: list[tuple[str, tuple[str, ...], Callable[[Any], Any], str, dict[str, Any]]] = [
-        (
-            "RecordEpisodeStatistics",
-            (EPISODES, EPISODE_STATISTICS),
-            lambda envs: wrappers.RecordEpisodeStatistics(envs),
-            "",
-            {},
-        ),
-        (
-            "NormalizeObservation",
-            (OBSERVATION_NORMALIZATION,),
-            lambda envs: wrappers.NormalizeObservation(envs),
-            "",
-            {},
-        ),
-        (
-            "NormalizeReward",
-            (REWARD_NORMALIZATION,),
-            lambda envs: wrappers.NormalizeReward(envs, gamma=GAMMA),
-            "self.gamma",
-            {"gamma": GAMMA},
-        ),
-    ]
     found = []
-    for name, roles, wrap, text, settings in plans:
+    for name, roles, settings in (
+        ("RecordEpisodeStatistics", (EPISODES, EPISODE_STATISTICS), {}),
+        ("NormalizeObservation", (OBSERVATION_NORMALIZATION,), {}),
+        ("NormalizeReward", (REWARD_NORMALIZATION,), {"gamma": GAMMA}),
+    ):
+        wrapper = getattr(wrappers, name)
+        wrap = partial(wrapper, **settings)
         for mode in modes:
             label = f"gymnasium vector {name}, {_AUTORESET[mode]} resets"
-            reason = _why_not_wrapped(wrap, mode)
-            if reason:
+            if reason := _why_not_wrapped(wrap, mode):
                 found.append(make_missing_implementation(label, roles, reason))
                 continue
-            function = getattr(wrappers, name).step
+            source = wrapper.step, "self.gamma" if settings else ""
             found.append(
                 EnvironmentImplementation(
                     label,
@@ -317,7 +257,7 @@ def _list_vector_wrappers() -> list[EnvironmentImplementation]:
                     partial(make_vector_driver, mode=mode, wrap=wrap),
                     n_envs=2,
                     settings=settings,
-                    sources=dict.fromkeys(roles, (function, text)),
+                    sources=dict.fromkeys(roles, source),
                 )
             )
     return found

@@ -139,20 +139,13 @@ def measure_task_rewards(implementation: EnvironmentImplementation) -> Environme
     old, new = collect_pair(implementation)
     found = []
     for ended, where in ((True, "in steps that terminate"), (False, "in steps that do not")):
-        pairs = [
-            (a["reward"], b["reward"])
-            for a, b in zip(old, new, strict=True)
-            if b["terminated"] == ended
-        ]
-        gaps = np.array([b - a for a, b in pairs])
+        pairs = zip(old, new, strict=True)
+        gaps = np.array([b["reward"] - a["reward"] for a, b in pairs if b["terminated"] == ended])
         if len(gaps) and np.abs(gaps).max() > 1e-9:
-            spread = np.ptp(gaps)
-            size = (
-                f"by {gaps[0]:+.3g}"
-                if spread < 1e-6
-                else (f"by {gaps.min():+.3g} to {gaps.max():+.3g}")
-            )
-            found.append(f"the reward of v5 differs {size} {where}")
+            size = f"{gaps.min():+.3g} to {gaps.max():+.3g}"
+            if np.ptp(gaps) < 1e-6:
+                size = f"{gaps[0]:+.3g}"
+            found.append(f"the reward of v5 differs by {size} {where}")
     return join_answers(found, "the same rewards")
 
 

@@ -24,7 +24,6 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentDriver,
     EnvironmentImplementation,
     EpisodeScript,
-    SingleEnvDriver,
     make_single_env,
 )
 from parallax.harness.environment_probes.answers import (
@@ -35,6 +34,7 @@ from parallax.harness.environment_probes.answers import (
     EnvironmentQuestion,
 )
 from parallax.harness.environment_probes.episodes import join_answers
+from parallax.harness.environment_probes.trace import make_wrapped_driver
 
 ENVIRONMENT = "environment"
 GAMMA, LIMIT, STACK = 0.97, 5, 3
@@ -124,7 +124,7 @@ def list_wrapper_implementations(
         EnvironmentImplementation(
             name,
             roles,
-            partial(_drive_wrapper, wrap=partial(wrapper, **far)),
+            partial(make_wrapped_driver, wrap=partial(wrapper, **far)),
             settings={"gamma": GAMMA, **settings},
             sources=sources,
         )
@@ -135,22 +135,12 @@ def list_wrapper_implementations(
             EnvironmentImplementation(
                 f"{name} with a limit of {LIMIT} steps",
                 (TIME_LIMIT,),
-                partial(_drive_wrapper, wrap=near),
+                partial(make_wrapped_driver, wrap=near),
                 settings={"limit": LIMIT},
                 sources=sources,
             )
         )
     return tuple(found)
-
-
-def _drive_wrapper(
-    scripts: Sequence[EpisodeScript], *, wrap: Callable[[Any], Any]
-) -> EnvironmentDriver:
-    env = wrap(make_single_env(scripts[0]))
-    freeze = None
-    if hasattr(type(env), "update_running_mean"):
-        freeze = partial(setattr, env, "update_running_mean", False)
-    return SingleEnvDriver(env, freeze)
 
 
 def find_roles(wrap: Callable[[Any], Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -11,6 +11,7 @@ from parallax.harness.environment_probes.answers import (
     DIFFERS,
     FAILED,
     NOT_MEASURED,
+    EnvironmentAnswer,
     EnvironmentReport,
     describe_answer,
     load_environment_report,
@@ -128,22 +129,19 @@ def _render_answers(report: EnvironmentReport) -> list[str]:
         if not by_name:
             continue
         rows = [
-            (
-                name,
-                *(
-                    f"{_SIGNS[found[q.name].outcome]} {found[q.name].words}"
-                    if q.name in found and found[q.name].outcome != DIFFERS
-                    else "**differs**"
-                    if q.name in found
-                    else ""
-                    for q in questions
-                ),
-            )
+            (name, *(_format_cell(found.get(q.name)) for q in questions))
             for name, found in by_name.items()
         ]
         head = ("implementation", *(f"`{q.name.partition('.')[2]}`" for q in questions))
         parts += [f"### {role.capitalize()}\n", format_table(head, rows)]
     return parts
+
+
+def _format_cell(answer: EnvironmentAnswer | None) -> str:
+    if answer is None:
+        return ""
+    sign = _SIGNS[answer.outcome]
+    return sign if answer.outcome == DIFFERS else f"{sign} {answer.words}"
 
 
 def _render_missing(report: EnvironmentReport) -> str:
@@ -163,42 +161,37 @@ def list_history_changes(history: Mapping[str, EnvironmentReport]) -> list[tuple
     Implementations that only one of the two releases has do not count as a change.
     """
     changes = []
-    releases = list(history)
-    for before, after in itertools.pairwise(releases):
-        old, new = history[before].answers, history[after].answers
-        for name in old:
-            for question in old[name]:
-                if name in new and question in new[name]:
-                    pair = [describe_answer(found[name][question]) for found in (old, new)]
-                    if pair[0] != pair[1]:
-                        changes.append((after, f"{name}, {question}: {pair[0]} -> {pair[1]}"))
+    for before, after in itertools.pairwise(history):
+        new = history[after].answers
+        for name, answers in history[before].answers.items():
+            for question, answer in answers.items():
+                if question in new.get(name, {}):
+                    first, second = map(describe_answer, (answer, new[name][question]))
+                    if first != second:
+                        changes.append((after, f"{name}, {question}: {first} -> {second}"))
     return changes
 
 
 def _render_history(path: Path) -> str:
     data = json.loads(path.read_text("utf-8"))
     history = {name: load_environment_report(json.dumps(found)) for name, found in data.items()}
-    counts = []
-    for release, report in history.items():
-        answers = sum(map(len, report.answers.values()))
-        found = report.list_differences()
-        counts.append((release, str(answers), str(len(found))))
+    counts = [
+        (name, str(sum(map(len, found.answers.values()))), str(len(found.list_differences())))
+        for name, found in history.items()
+    ]
     lifetimes: dict[str, list[str]] = {}
     for release, report in history.items():
         for name, question, answer in report.list_differences():
-            for words in answer.differences:
-                if question != "statistics.episode":
-                    lifetimes.setdefault(f"{name}: {words}", []).append(release)
-                else:
-                    text = f"{name}: recorded returns or lengths are not those of the episode"
-                    if release not in lifetimes.setdefault(text, []):
-                        lifetimes[text].append(release)
+            differences = answer.differences
+            if question == "statistics.episode":
+                differences = ("recorded returns or lengths are not those of the episode",)
+            for words in differences:
+                lifetimes.setdefault(f"{name}: {words}", []).append(release)
     last = list(history)[-1]
     rows = [
         (text, found[0], found[-1], "yes" if found[-1] == last else "no")
         for text, found in lifetimes.items()
     ]
-    changes = [(release, text) for release, text in list_history_changes(history)]
     return "\n".join(
         [
             "Measured with `parallax probe --environments --releases ... --json FILE`, each "
@@ -209,7 +202,7 @@ def _render_history(path: Path) -> str:
             "### Differences by release\n",
             format_table(("difference", "first measured", "last measured", "still present"), rows),
             "### Answers that changed\n",
-            format_table(("release", "change"), changes),
+            format_table(("release", "change"), list_history_changes(history)),
         ]
     )
 

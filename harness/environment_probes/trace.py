@@ -1,7 +1,8 @@
 """Recorded calls of an implementation, with the episode and step of the script for each."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentImplementation,
     EnvironmentStep,
     EpisodeScript,
+    SingleEnvDriver,
+    make_single_env,
 )
 
 Array = NDArray[Any]
@@ -90,6 +93,21 @@ def make_scripts(
         EpisodeScript(copy, ends[copy % len(ends)], **options)
         for copy in range(implementation.n_envs)
     )
+
+
+def find_freeze_switch(env: Any) -> Callable[[], None] | None:
+    """Return a function that freezes running statistics, or None if there is no such switch."""
+    if not hasattr(type(env), "update_running_mean"):
+        return None
+    return functools.partial(setattr, env, "update_running_mean", False)
+
+
+def make_wrapped_driver(
+    scripts: Sequence[EpisodeScript], *, wrap: Callable[[Any], Any]
+) -> EnvironmentDriver:
+    """Return a driver of one wrapped copy."""
+    env = wrap(make_single_env(scripts[0]))
+    return SingleEnvDriver(env, find_freeze_switch(env))
 
 
 def collect_trace(

@@ -7,7 +7,12 @@ from parallax.harness.contract.probing.environments import (
     RECEIVED,
     EnvironmentImplementation,
 )
-from parallax.harness.environment_probes.answers import CONVENTION, DIFFERS, EnvironmentAnswer
+from parallax.harness.environment_probes.answers import (
+    AS_DEFINED,
+    CONVENTION,
+    DIFFERS,
+    EnvironmentAnswer,
+)
 from parallax.harness.environment_probes.episodes import (
     is_close,
     join_answers,
@@ -42,7 +47,7 @@ def measure_rescaled_action(implementation: EnvironmentImplementation) -> Enviro
     sent, expected = low + share * (high - low), _LOW + share * (_HIGH - _LOW)
     seen = np.array([read_received_action(implementation, a, _LOW, _HIGH) for a in sent])
     if is_close(seen, expected):
-        return EnvironmentAnswer("as defined", "bounds map to bounds", tuple(seen), tuple(expected))
+        return EnvironmentAnswer(AS_DEFINED, "bounds map to bounds", tuple(seen), tuple(expected))
     slope = float(np.polyfit(share, seen, 1)[0])
     if not is_close(seen, seen[0] + share * slope):
         words = "actions are not mapped linearly"
@@ -89,7 +94,7 @@ def measure_reward_function(implementation: EnvironmentImplementation) -> Enviro
     expected = implementation.reward_function(np.array(raw))
     numbers = tuple(seen[:4]), tuple(map(float, expected[:4]))
     if is_close(np.array(seen), expected):
-        return EnvironmentAnswer("as defined", "the declared function of the reward", *numbers)
+        return EnvironmentAnswer(AS_DEFINED, "the declared function of the reward", *numbers)
     if is_close(np.array(seen), np.array(raw)):
         return EnvironmentAnswer(DIFFERS, "rewards are not changed", *numbers)
     return EnvironmentAnswer(DIFFERS, "rewards are another function of the task's", *numbers)
@@ -121,8 +126,8 @@ def measure_frame_stack(implementation: EnvironmentImplementation) -> Environmen
                 words, padding = _compare_stack(trace, copy, event.places[copy], frames)
                 found += [f"{text} at the end of an episode" for text in words]
     shown = " / ".join(dict.fromkeys(paddings)) or "never shown"
-    text = f"the last observations of the episode, the newest last; before its start: {shown}"
-    return join_answers(found, text.replace("; ", ", "), CONVENTION)
+    text = f"the last observations of the episode, the newest last, before its start: {shown}"
+    return join_answers(found, text, CONVENTION)
 
 
 def _compare_stack(

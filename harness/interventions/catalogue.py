@@ -393,22 +393,24 @@ def check_segments_in_script(items: Sequence[Intervention], script: OwnScript) -
         SpecError: One is missing; names the hyperparameter or intervention and the remedy.
     """
     for item in items:
-        for segment in (piece for piece in item.source if not piece.function):
+        for segment in item.source:
+            if segment.function:
+                continue  # of upstream's package, not of the script
             try:
                 locate_in_text(segment, script.source, script.name)
             except SpecError as error:
-                wanted = (
-                    f"hyperparameters.{item.field}, which alignment=exact sets by a patch of the "
-                    f"script, cannot be set in script={script.name}"
-                    if item.field
-                    else f"intervention={item.name} cannot be made in script={script.name}"
-                )
-                remedy = (
-                    "Use patches=false and the value that the script has, or alignment=common."
-                    if item.field
-                    else "Leave it out, or restore upstream's lines."
-                )
-                raise SpecError(f"{wanted}: {error} {remedy}") from error
+                wanted = f"intervention={item.name} cannot be made"
+                remedy = "Leave it out, or restore upstream's lines."
+                if item.field:
+                    wanted = (
+                        f"hyperparameters.{item.field}, which alignment=exact sets by a patch of "
+                        "the script, cannot be set"
+                    )
+                    remedy = (
+                        "Use patches=false and the value that the script has, or alignment=common."
+                    )
+                text = f"{wanted} in script={script.name}: {error} {remedy}"
+                raise SpecError(text) from error
 
 
 def check_no_conflict(items: Sequence[Intervention]) -> None:

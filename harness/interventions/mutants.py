@@ -175,23 +175,35 @@ def _get_region_code(
     source: ParsedSource, region: _CodeRegion, path: Path
 ) -> tuple[list[ast.stmt], set[str]]:
     """Return the statements of a region, and the names that have a value before it."""
-    body: list[ast.stmt] = source.tree.body
+    name = region.function or region.within
+    nodes = _find_nested_definitions(source, name)
+    if nodes is None:
+        raise SpecError(f"{path}: {region.module} has no {name}.")
+    body = nodes[-1].body if nodes else source.tree.body
     bound: set[str] = set()
-    for part in (region.function or region.within).split("."):
-        if not part:
-            continue
-        named = [n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) if n.name == part]
-        if not named:
-            raise SpecError(f"{path}: {region.module} has no {region.function or region.within}.")
-        body = named[-1].body
-        if isinstance(named[-1], ast.FunctionDef):
-            arguments = named[-1].args
-            bound |= {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
+    for arguments in (node.args for node in nodes if isinstance(node, ast.FunctionDef)):
+        bound |= {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
     if region.begin:
         first, last = _find_line(source, region.begin, path), _find_line(source, region.end, path)
         body = list(_iterate_statements_between(body, first, last))
         bound |= source.list_names_bound_before(first)
     return body, bound
+
+
+def _find_nested_definitions(
+    source: ParsedSource, name: str
+) -> list[ast.FunctionDef | ast.ClassDef] | None:
+    """Return the definitions of `A.b`, outer first; None if one does not exist."""
+    body: list[ast.stmt] = source.tree.body
+    found: list[ast.FunctionDef | ast.ClassDef] = []
+    for part in filter(None, name.split(".")):
+        definitions = (n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef))
+        named = [node for node in definitions if node.name == part]
+        if not named:
+            return None
+        found.append(named[-1])
+        body = named[-1].body
+    return found
 
 
 def _find_line(source: ParsedSource, text: str, path: Path) -> int:
@@ -216,10 +228,8 @@ def _make_segment(
     source: ParsedSource, region: _CodeRegion, edit: SourceEdit
 ) -> SourceSegment | None:
     """Return an edit as a segment that occurs once, or None if impossible or not valid Python."""
-    first, last = (
-        source.get_line_number(edit.start),
-        source.get_line_number(max(edit.end - 1, edit.start)),
-    )
+    first = source.get_line_number(edit.start)
+    last = source.get_line_number(max(edit.end - 1, edit.start))
     lowest, highest = _find_line_range(source, region)
     while lowest <= first and last <= highest:
         start, end = source.find_lines(first, last)
@@ -247,13 +257,11 @@ def _is_valid_python(source: ParsedSource, edit: SourceEdit, first: int, last: i
 
 def _find_line_range(source: ParsedSource, region: _CodeRegion) -> tuple[int, int]:
     """Return the first and last line that a segment may be taken from."""
-    if not region.function:
+    nodes = _find_nested_definitions(source, region.function)
+    if not nodes:
         return 1, len(source.text.splitlines())
-    body: list[ast.stmt] = source.tree.body
-    for part in region.function.split("."):
-        named = [n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) if n.name == part]
-        body = named[-1].body
-    return body[0].lineno, body[-1].end_lineno or body[-1].lineno
+    first, last = nodes[-1].body[0], nodes[-1].body[-1]
+    return first.lineno, last.end_lineno or last.lineno
 
 
 def _shorten_text(text: str) -> str:

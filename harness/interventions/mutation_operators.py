@@ -237,7 +237,7 @@ def _drop_mask(node: ast.AST, source: ParsedSource, bound: Collection[str]) -> E
 
 
 def _is_mask(node: ast.expr) -> bool:
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return False
     names = [_get_name(part) for part in ast.walk(node)]
     return any(word in name for name in names for word in _MASK_WORDS)
@@ -382,9 +382,7 @@ MUTATION_OPERATORS: Mapping[str, MutationOperator] = {
     "swap-networks": _swap_networks,
     "drop-statement": _drop_statement,
 }
-"""Operators by name. They swap minimum and maximum or `+` and `-`, let stopped gradients flow or
-let them add up, drop clamps and masks, add or subtract one, halve or double a constant, negate a
-condition, swap online and target network, or drop a statement."""
+"""Operators by name."""
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "swap-min-max": "swaps minimum and maximum",

@@ -30,7 +30,7 @@ class FaultOperator:
         does: Description, a sentence.
         field: Hyperparameter that it changes, or an empty string.
         layer: Wrapper that it puts around the training task, and its argument, or empty strings.
-        asked: Option of a run that it changes if it changes neither of these, or an empty string;
+        option: Option of a run that it changes if it changes neither of these, or an empty string;
             its values are for the command line.
         why_not: Why it is not implemented here; empty if it is.
         draw: Draws a value from its range; None if it has no value.
@@ -42,7 +42,7 @@ class FaultOperator:
     does: str
     field: str = ""
     layer: tuple[str, str] = ("", "")
-    asked: str = ""
+    option: str = ""
     why_not: str = ""
     draw: DrawValue | None = None
     continuous: bool = False
@@ -63,9 +63,8 @@ def _draw_share(generator: np.random.RandomState, steps: int) -> float:
 
 
 def _draw_entropy_coefficient(generator: np.random.RandomState, steps: int) -> float:
-    while not (value := round(float(np.exp(generator.uniform(np.log(0.01), np.log(0.2)))), 2)):
-        pass
-    return value
+    # At least 0.01, so that it is not rounded to 0.
+    return round(float(np.exp(generator.uniform(np.log(0.01), np.log(0.2)))), 2)
 
 
 _STEP_PERCENTS = tuple(range(10, 100, 5))
@@ -106,7 +105,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
             draw=_draw_step_share(*_LEARNING_START_PERCENTS),
         ),
         FaultOperator(
-            "nei", "Trains for fewer steps.", asked="steps", draw=_draw_step_share(*_STEP_PERCENTS)
+            "nei", "Trains for fewer steps.", option="steps", draw=_draw_step_share(*_STEP_PERCENTS)
         ),
         FaultOperator(
             "nrs",
@@ -124,7 +123,7 @@ FAULT_OPERATORS: Mapping[str, FaultOperator] = {
         FaultOperator(
             "mno",
             "Removes the normalization of observations from originals with wrappers=normalized.",
-            asked="wrappers",
+            option="wrappers",
             in_reference=False,
         ),
         FaultOperator(
@@ -238,9 +237,9 @@ def parse_fault(name: str, algorithm: str) -> FaultInstance:
     match = _FAULT_NAME.fullmatch(name)
     assert match is not None, name
     fault, text = FAULT_OPERATORS[match[1]], match[2]
-    if fault.asked:
+    if fault.option:
         raise SpecError(
-            f"intervention={name}: {fault.id} is requested by {fault.asked}=..., as its own run, "
+            f"intervention={name}: {fault.id} is requested by {fault.option}=..., as its own run, "
             "and is not an intervention."
         )
     if fault.why_not:

@@ -35,8 +35,6 @@ MAX_LISTED_CHANGES = 5
 
 LISTED = re.compile(r", not (-?[\d.]|\[|nan|-?inf)")
 """An entry of a description that lists numbers; others are words."""
-AnswerTable = dict[tuple[str, str], ProbeAnswer]
-"""Answers by probe and implementation."""
 
 OTHER_NUMBERS = "as before, with other numbers"
 """End of the description of an answer of which only the numbers changed."""
@@ -75,15 +73,13 @@ def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
 
 def select_answers(report: ProbeReport, probes: Sequence[str], names: Sequence[str]) -> ProbeReport:
     """Return the answers of some implementations to some probes."""
-    results = [
-        dataclasses.replace(
-            result,
-            answers={name: answer for name, answer in result.answers.items() if name in names},
-            groups=tuple(filter(None, (tuple(n for n in g if n in names) for g in result.groups))),
-        )
-        for result in report.results
-        if result.probe in probes
-    ]
+    results = []
+    for result in report.results:
+        if result.probe in probes:
+            answers = {name: answer for name, answer in result.answers.items() if name in names}
+            groups = (tuple(name for name in group if name in names) for group in result.groups)
+            chosen = tuple(group for group in groups if group)
+            results.append(dataclasses.replace(result, answers=answers, groups=chosen))
     versions = {name: packages for name, packages in report.versions.items() if name in names}
     return dataclasses.replace(report, results=tuple(results), versions=versions)
 
@@ -128,14 +124,15 @@ def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer
     if _is_unchanged(result.probe, before, after):
         return []
     moved = format_changed_numbers(result, before.value, after.value)
-    # Numbers with names explain themselves, unless words say more than which entry is how large.
-    named = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
+    if not moved:
+        return [both]
+    # Numbers with names need no description, unless it says more than how large each entry is.
+    has_names = before.value.size > 1 and list_entry_names(result, before.value.size)[0] != "0"
     meanings = [answer.meaning for answer in (before, after) if answer.meaning]
-    named &= all(LISTED.search(part) for meaning in meanings for part in meaning.split("; "))
-    head = result.quantity.rpartition(": ")[0]
-    if named and moved:
+    if has_names and all(LISTED.search(part) for text in meanings for part in text.split("; ")):
+        head = result.quantity.rpartition(": ")[0]
         return [f"{head}: {moved}" if head else moved]
-    return [f"{both} ({moved})" if moved else both]
+    return [f"{both} ({moved})"]
 
 
 def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:
@@ -172,7 +169,7 @@ def format_changed_numbers(result: ProbeResult, before: Array, after: Array) -> 
     )
 
 
-def _index_answers(report: ProbeReport) -> AnswerTable:
+def _index_answers(report: ProbeReport) -> dict[tuple[str, str], ProbeAnswer]:
     return {
         (result.probe, name): answer
         for result in report.results
@@ -201,7 +198,7 @@ def format_pair_changes(changes: Sequence[tuple[str, str]]) -> list[str]:
 
 def list_version_changes(report: ProbeReport) -> list[tuple[str, str]]:
     """Return the probes whose answers differ between the two versions, each with its change."""
-    compared = [result for result in report.results if _get_version_pair(result) is not None]
+    compared = [result for result in report.results if _has_both_versions(result)]
     return list_pair_changes(dataclasses.replace(report, results=tuple(compared)), OTHER, HERE)
 
 
@@ -212,22 +209,16 @@ def format_version_lines(report: ProbeReport) -> list[str]:
     if other == here:
         text.append("Both interpreters have the same versions.")
     found = list_version_changes(report)
-    compared = sum(_get_version_pair(result) is not None for result in report.results)
+    compared = sum(map(_has_both_versions, report.results))
     left_out = len(report.results) - compared
-    text.append(
-        f"{len(found) or 'None'} of {compared} answers changed"
-        + (f"; {left_out} could not be compared" if left_out else "")
-        + (":" if found else ".")
-    )
-    return [*text, *format_pair_changes(found)]
+    head = f"{len(found) or 'None'} of {compared} answers changed"
+    head += f"; {left_out} could not be compared" if left_out else ""
+    return [*text, head + (":" if found else "."), *format_pair_changes(found)]
 
 
-def _get_version_pair(result: ProbeResult) -> tuple[ProbeAnswer, ProbeAnswer] | None:
-    # Answers of both versions, or None if one is missing or failed.
-    answers = result.answers.get(OTHER), result.answers.get(HERE)
-    if answers[0] is None or answers[1] is None or any(a and a.failed for a in answers):
-        return None
-    return answers[0], answers[1]
+def _has_both_versions(result: ProbeResult) -> bool:
+    answers = (result.answers.get(name) for name in (OTHER, HERE))
+    return all(answer is not None and not answer.failed for answer in answers)
 
 
 def list_seed_flips(report: ProbeReport, seeds: int) -> list[str]:

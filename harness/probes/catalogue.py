@@ -122,7 +122,6 @@ PPO_PROBES: tuple[Probe, ...] = (
 TD3_RUNS = td3_experiments.RUNS["td3"]
 TD3_ALGORITHM = f"{TD3_PAPER}, algorithm 1"
 
-
 TD3_PROBES: tuple[Probe, ...] = (
     storage.make_greedy_probe(
         "td3",
@@ -193,7 +192,6 @@ TD3_PROBES: tuple[Probe, ...] = (
 SAC_RUNS = sac_experiments.RUNS
 SAC_ALGORITHM = f"{SAC_PAPER}, algorithm 1"
 SAC_APPENDIX = f"{SAC_PAPER}, appendix D"
-
 
 SAC_PROBES: tuple[Probe, ...] = (
     storage.make_greedy_probe(

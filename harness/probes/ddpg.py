@@ -1,4 +1,4 @@
-"""Trainings that DDPG's probes read: those of TD3 where they apply, and its own."""
+"""Probes of DDPG, and their trainings: those of TD3 where they apply, and its own."""
 
 import dataclasses
 import functools

@@ -21,7 +21,6 @@ from parallax.harness.probes.reference_networks import HIDDEN_LAYERS, draw_weigh
 
 OBSERVATION_SIZE, ACTION_SIZE = 16, 2
 N_DISCRETE_ACTIONS = 4
-"""Discrete actions."""
 BATCH_ROWS = 24
 """Transitions in a minibatch, fewer than any network's hidden units."""
 

@@ -269,17 +269,24 @@ class ExperimentCache:
         return hyperparameters, native
 
     def _run_experiment(self, experiment: ProbeExperiment) -> ProbeRun:
-        algorithm, steps = experiment.algorithm, len(experiment.scripted_data.rewards)
-        task, seed = experiment.scripted_data.task, experiment.seed
+        algorithm, data = experiment.algorithm, experiment.scripted_data
         device, acceleration = split_device(self.acceleration)
         context = RunContext(
-            *(task, steps, seed, experiment.n_envs),
+            data.task,
+            len(data.rewards),
+            experiment.seed,
+            experiment.n_envs,
             device=device,
             script=self.script,
             acceleration=acceleration,
         )
         hyperparameters, native = self._translate_settings(algorithm, context, experiment.changes)
-        world, monitor = ScriptedWorld(experiment.scripted_data), ProbeMonitor()
+        changes = self._list_code_changes(algorithm, hyperparameters, native)
+        if self.script:
+            self.adapter.check_script(algorithm, native, context)
+            check_segments_in_script(changes, self.script)
+        changed = make_replacement(changes)
+        world, monitor = ScriptedWorld(data), ProbeMonitor()
         lines = self._source_lines.setdefault(algorithm, {})
         script = ProbeScript(
             world,
@@ -291,30 +298,13 @@ class ExperimentCache:
             saved_cycles=experiment.saved_cycles,
             reads_actions_only=experiment.reads_actions_only,
         )
-        changes = [item for item in self.interventions if algorithm in item.algorithms]
-        if self.level.name == "exact":
-            names = [item.name for item in changes]
-            changes += list_conversions(names, native, self.adapter, algorithm)
-        changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
-        if self.script:
-            self.adapter.check_script(algorithm, native, context)
-            check_segments_in_script(changes, self.script)
-        changed = make_replacement(changes)
         try:
             with silence_output(), changed.apply_replacement():
                 record = self.adapter.probe(algorithm, native, context, script, monitor)
-        finally:
-            for step, transition in enumerate(world.transitions, 1):
-                if not np.isfinite(transition.action).all():
-                    words = f"its training takes an action that is not finite, at step {step}"
-                    self._not_finite.setdefault(algorithm, words)
+        finally:  # such actions may be why the training failed
+            self._note_infinite_actions(algorithm, world)
         lines.update(record.source_lines)
-        pairs = zip(world.transitions, world.transitions[experiment.n_envs :], strict=False)
-        for step, (ended, following) in enumerate(pairs, 1):
-            if ended.end and np.array_equal(following.observation, ended.next_observation):
-                end = "a time limit" if ended.end == TRUNCATED else "the end of the task"
-                words = f"its environment is not reset after {end}, at step {step}: it goes on"
-                self._missing_resets.setdefault(algorithm, words)
+        self._note_missing_resets(experiment, world)
         monitor.wrap_policy(changed.apply_replacement)
         return ProbeRun(
             experiment,
@@ -322,10 +312,35 @@ class ExperimentCache:
             record,
             tuple(world.transitions),
             monitor,
-            tuple(world.draws),
-            tuple(world.thresholds),
-            tuple(native.patched_fields),
+            draws=tuple(world.draws),
+            thresholds=tuple(world.thresholds),
+            patched_fields=tuple(native.patched_fields),
         )
+
+    def _list_code_changes(
+        self, algorithm: str, hyperparameters: Any, native: NativeConfig
+    ) -> list[Intervention]:
+        changes = [item for item in self.interventions if algorithm in item.algorithms]
+        if self.level.name == "exact":
+            names = [item.name for item in changes]
+            changes += list_conversions(names, native, self.adapter, algorithm)
+        changes += make_patches(self.adapter, algorithm, hyperparameters, native.patched_fields)
+        return changes
+
+    def _note_infinite_actions(self, algorithm: str, world: ScriptedWorld) -> None:
+        for step, transition in enumerate(world.transitions, 1):
+            if not np.isfinite(transition.action).all():
+                words = f"its training takes an action that is not finite, at step {step}"
+                self._not_finite.setdefault(algorithm, words)
+
+    def _note_missing_resets(self, experiment: ProbeExperiment, world: ScriptedWorld) -> None:
+        # The next step of the same environment is `n_envs` transitions later.
+        pairs = zip(world.transitions, world.transitions[experiment.n_envs :], strict=False)
+        for step, (ended, following) in enumerate(pairs, 1):
+            if ended.end and np.array_equal(following.observation, ended.next_observation):
+                end = "a time limit" if ended.end == TRUNCATED else "the end of the task"
+                words = f"its environment is not reset after {end}, at step {step}: it goes on"
+                self._missing_resets.setdefault(experiment.algorithm, words)
 
 
 CacheOwner = TypeVar("CacheOwner", ProbeRun, ExperimentCache)

@@ -97,10 +97,10 @@ def add_legend(ax: Axes) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(-0.12, 1.0), ncols=2, borderaxespad=0.2)
 
 
-def figure_to_svg(drawn: Figure) -> str:
+def figure_to_svg(drawn: Figure, transparent: bool = False) -> str:
     """Return a figure as the text of an SVG file."""
     text = io.StringIO()
-    drawn.savefig(text, format="svg", metadata={"Date": None})
+    drawn.savefig(text, format="svg", metadata={"Date": None}, transparent=transparent)
     return text.getvalue()
 
 
@@ -115,9 +115,7 @@ def render_svg(draw: FigureDrawer, name: str, fixed: bool = False) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
-    text = buffer.getvalue()
+        text = figure_to_svg(figure, transparent=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     if fixed:
@@ -170,11 +168,11 @@ def make_density_drawer(result: ProbeResult) -> FigureDrawer | None:
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
         names = list(result.answers)
-        for group in result.groups:
-            kind, color = kinds[group], COLORS[names.index(group[0]) % len(COLORS)]
+        for group, kind in kinds.items():
+            if kind is None:
+                continue
+            color = COLORS[names.index(group[0]) % len(COLORS)]
             for mean, look in zip(ACTION_MEANS, ("-", ":"), strict=True):
-                if kind is None:
-                    continue
                 label = f"{', '.join(group)}: {kind}, mean {mean:g}"
                 x = np.linspace(-0.999, 0.999, 400)
                 ax.plot(x, DENSITY_FUNCTIONS[kind](x, mean), look, color=color, label=label)
@@ -200,8 +198,7 @@ def _classify_bounding(result: ProbeResult, name: str) -> str | None:
     answer = result.answers[name]
     if answer.comparison.kind == AGREES:
         return "cut"
-    low = experiment_setups.WIDE_LOW[0]
-    high = experiment_setups.WIDE_HIGH[0]
+    low, high = experiment_setups.WIDE_LOW[0], experiment_setups.WIDE_HIGH[0]
     x = get_axis_values(result, answer)
     if x is not None:
         squashed = (low + high) / 2 + (high - low) / 2 * np.tanh(x)

@@ -251,8 +251,6 @@ def differentiate_loss(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 
 Formula = Callable[[FormulaQuantities], Tensor]
 """Computes numbers from quantities that it names."""
-
-
 MeasureDistance = Callable[[Array, Array], float]
 """Returns how far computed numbers, the first, are from measured ones, as a share of these."""
 MAX_DISTANCE = 1e-3
@@ -274,7 +272,7 @@ N_BINS, MIN_BINS = 60, 10
 """Places along a quantity at which its function is read, and fewest of them."""
 NEARER = 0.9
 """Share of its distance to which one of two choices at once must bring the formula."""
-MIN_ROWS, MOST = 20, 0.9
+MIN_WRONG_ROWS, MIN_MATCH_SHARE = 20, 0.9
 """Fewest wrong numbers, and least share of them, for changes that do not give all of them."""
 
 
@@ -298,8 +296,8 @@ def find_changed_quantity(
     search = _FormulaSearch(parts, measured, measure_distance, axes)
     plain = FormulaQuantities()
     parts[0](plain)
-    usual = ({name: option} for name, of_one in plain.usual.items() for option in of_one)
-    bases: tuple[dict[str, str], ...] = ({}, *usual)
+    usual = [{name: option} for name, options in plain.usual.items() for option in options]
+    baselines = [search.make_baseline(choices) for choices in ({}, *usual)]
     stages = (
         search.find_single_change,
         search.find_use_or_pairs,
@@ -307,9 +305,31 @@ def find_changed_quantity(
         search.find_change_of_most,
         search.find_function,
     )
-    compared = [search.compare(base) for base in bases]
-    found = (find(base) for find, base in itertools.product(stages, compared))
+    found = (find(base) for find, base in itertools.product(stages, baselines))
     return next((words for words in found if words is not None), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class _TriedChange:
+    """A change, and the numbers of the first update with it; None if it does not fit shapes."""
+
+    change: FormulaChange
+    numbers: Array | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _SolvedQuantity:
+    """Values of a quantity that give the measured numbers, of some updates.
+
+    Attributes:
+        rows: Rows of each update that numbers depend on.
+        before: The quantity's own values in these rows, of one update after another.
+        after: The values that give the measured numbers.
+    """
+
+    rows: Sequence[NDArray[np.intp]]
+    before: Array
+    after: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,7 +343,7 @@ class _Baseline:
         distance: Their distance from the measured ones.
         wrong: Which of them differ.
         factor: Factor of the measured numbers that most have alone, if it is free.
-        firsts: Numbers of the first update by a change's words, None if it does not fit shapes.
+        tried: Changes of all rows that were tried, by their description.
     """
 
     choices: Mapping[str, str]
@@ -332,10 +352,10 @@ class _Baseline:
     distance: float
     wrong: Sequence[NDArray[np.bool_]]
     factor: float
-    firsts: dict[str, tuple[FormulaChange, Array | None]] = dataclasses.field(default_factory=dict)
+    tried: dict[str, _TriedChange] = dataclasses.field(default_factory=dict)
 
     @property
-    def most(self) -> float:
+    def max_distance(self) -> float:
         """Largest distance of a formula that counts as the right one."""
         return min(MAX_DISTANCE, MAX_DISTANCE_SHARE * self.distance)
 
@@ -354,7 +374,7 @@ class _FormulaSearch:
     measure_distance: MeasureDistance
     axes: tuple[str, str]
 
-    def compare(self, choices: Mapping[str, str]) -> _Baseline:
+    def make_baseline(self, choices: Mapping[str, str]) -> _Baseline:
         """Return the formulas with some options in place of the right ones, by choice."""
         plain = [FormulaQuantities(FormulaChange("", base=choices)) for _ in self.parts]
         numbers = [_compute_numbers(*each) for each in zip(self.parts, plain, strict=True)]
@@ -367,53 +387,57 @@ class _FormulaSearch:
 
     @property
     def _has_free_factor(self) -> bool:
+        # Whether distances do not depend on a factor of the numbers.
         return self.measure_distance(2 * self.measured[0], self.measured[0]) < MAX_DISTANCE
 
     def find_single_change(self, base: _Baseline) -> str | None:
         """Return the change of one quantity or choice, "" for none; None if not found."""
         if base.distance <= MAX_DISTANCE:
             return ""
-        return self._find(_list_changes(base.plain[0], self.axes), base)
+        return self._find_fitting(_list_changes(base.plain[0], self.axes), base)
 
     def find_use_or_pairs(self, base: _Baseline) -> str | None:
         """Return a factor, or a change of one use of a quantity or of pairs of rows."""
         changes = (self._list_factors(base), self._list_uses(base), _list_means(base, self.axes))
-        return self._find(itertools.chain(*changes), base)
+        return self._find_fitting(itertools.chain(*changes), base)
 
     def find_partial_change(self, base: _Baseline) -> str | None:
         """Return the change of some rows only, or of two choices."""
         if base.n_wrong < MIN_WRONG_NUMBERS:
             return None
-        changes = [c for c, _ in base.firsts.values() if c.use < 0 and not c.pairs]
+        changes = [t.change for t in base.tried.values() if t.change.use < 0 and not t.change.pairs]
         rows = [name for name in base.plain[0].rows if self._can_reach(name, base)]
         choices = [change for change in changes if change.choices]
-        near = {c.words for c in choices if self._is_nearer(base, base.firsts[c.words][1])}
+        near = {c.words for c in choices if self._is_nearer(base, base.tried[c.words].numbers)}
         pairs = [
-            pair
-            for pair in itertools.combinations(choices, 2)
-            if near & {change.words for change in pair}
+            (one, other)
+            for one, other in itertools.combinations(choices, 2)
+            if one.words in near or other.words in near
         ]
         if rows and base.wrong[0].any() and self._is_rowwise(base):
-            changes = [c for c in changes if self._match(base, c, 0)[base.wrong[0]].all()]
-        return self._find(_list_partial_changes(rows, changes, pairs), base, is_partial=True)
+            # Then a change of some rows gives in them the numbers of a change of all rows.
+            wrong = base.wrong[0]
+            changes = [c for c in changes if self._find_matches(base, c, 0)[wrong].all()]
+        partial = _list_partial_changes(rows, changes, pairs)
+        return self._find_fitting(partial, base, is_partial=True)
 
     def _is_nearer(self, base: _Baseline, numbers: Array | None) -> bool:
         # Whether numbers are nearer to the measured ones than those without a change, on average.
-        due = self.measured[0] / base.factor
         if numbers is None:
             return False
+        due = self.measured[0] / base.factor
         rest, plain = (np.abs(each - due).sum() for each in (numbers, base.numbers[0]))
         return bool(rest < NEARER * plain)
 
     def find_change_of_most(self, base: _Baseline) -> str | None:
         """Return the change that gives most of the wrong numbers, and leaves few others."""
-        if base.n_wrong < MIN_ROWS:
+        if base.n_wrong < MIN_WRONG_ROWS:
             return None
-        for change, _ in base.firsts.values():
-            if not self._is_most(base, [self._match(base, change, 0)]):
+        for change in (tried.change for tried in base.tried.values()):
+            if not self._matches_most(base, [self._find_matches(base, change, 0)]):
                 continue
-            matches = [self._match(base, change, number) for number in range(len(self.parts))]
-            if self._is_most(base, matches):
+            matches = [self._find_matches(base, change, n) for n in range(len(self.parts))]
+            if self._matches_most(base, matches):
                 right = sum(int(m[w].sum()) for m, w in zip(matches, base.wrong, strict=True))
                 return f"{change.words}, for {right} of {base.n_wrong} wrong numbers"
         return None
@@ -425,82 +449,65 @@ class _FormulaSearch:
         If they change smoothly along the quantity, it is a function of nothing else; if they do
         along another one, this is added to it, or multiplies it.
         """
-        if base.n_wrong < MIN_ROWS:
+        if base.n_wrong < MIN_WRONG_ROWS:
             return None
         given = [n for n, x in base.plain[0].values.items() if x.ndim == 1 and len(x) > 1]
-        solved = {name: self._solve(base, name) for name in given}
-        known = {name: each for name, each in solved.items() if each is not None}
-        fits = {name: _measure_roughness(x, y - x) for name, (_, x, y) in known.items()}
-        if fits and min(fits.values()) < MAX_ROUGHNESS:
-            name = min(fits, key=fits.__getitem__)
-            _, x, y = known[name]
+        every = {name: self._solve_quantity(base, name) for name in given}
+        solved = {name: each for name, each in every.items() if each is not None}
+        roughness = {n: _measure_roughness(s.before, s.after - s.before) for n, s in solved.items()}
+        name = min(roughness, key=roughness.__getitem__, default="")
+        if name and roughness[name] < MAX_ROUGHNESS:
+            x, y = solved[name].before, solved[name].after
             shown = np.argsort(x)[[len(x) // 4, len(x) // 2, -1 - len(x) // 4]]
             examples = ", ".join(f"{y[i]:.3g} at {x[i]:.3g}" for i in shown)
             return f"{name} is another function of itself: {examples}"
-        for (name, (rows, x, y)), other in itertools.product(known.items(), given):
-            of_all = zip(base.plain, rows, strict=False)
-            along = np.concatenate([q.values[other].detach().numpy()[at] for q, at in of_all])
-            ratio = y / np.where(x, x, np.nan)
-            if other != name and _measure_roughness(along, y - x) < MAX_ROUGHNESS:
+        for (name, quantity), other in itertools.product(solved.items(), given):
+            if other == name:
+                continue
+            updates = zip(base.plain, quantity.rows, strict=False)
+            along = np.concatenate([q.values[other].detach().numpy()[at] for q, at in updates])
+            x, y = quantity.before, quantity.after
+            if _measure_roughness(along, y - x) < MAX_ROUGHNESS:
                 return f"to {name} a function of {other} is added"
-            if other != name and _measure_roughness(along, ratio) < MAX_ROUGHNESS:
+            if _measure_roughness(along, y / np.where(x, x, np.nan)) < MAX_ROUGHNESS:
                 return f"{name} is multiplied by a function of {other}"
         return None
 
-    def _solve(
-        self, base: _Baseline, name: str
-    ) -> tuple[list[NDArray[np.intp]], Array, Array] | None:
-        """Return rows of some updates, a quantity's values and those that give the numbers."""
-        found = []
+    def _solve_quantity(self, base: _Baseline, name: str) -> _SolvedQuantity | None:
+        """Return the values of a quantity that give the numbers of some updates, if there are."""
+        rows: list[NDArray[np.intp]] = []
+        before: list[Array] = []
+        after: list[Array] = []
         for number in range(len(self.parts))[:N_SOLVED]:
             x = base.plain[number].values[name].detach().numpy()
-            solved = self._solve_update(base, name, number, x)
-            if solved is None:
+            compute = functools.partial(self._compute_with_values, base, name, number)
+            plain = base.numbers[number].ravel()
+            due = self.measured[number].ravel() / base.factor
+            at = _find_used_rows(compute, x, plain)
+            solved = None if at is None else _run_secants(compute, x, at, plain, due)
+            if at is None or solved is None:
                 return None
-            rows, y = solved
-            found.append((rows, x[rows], y))
-        rows_of_all, *arrays = zip(*found, strict=True)
-        x, y = (np.concatenate(each) for each in arrays)
-        return [*rows_of_all], x, y
+            rows.append(at)
+            before.append(x[at])
+            after.append(solved)
+        return _SolvedQuantity(rows, np.concatenate(before), np.concatenate(after))
 
-    def _solve_update(
-        self, base: _Baseline, name: str, number: int, x: Array
-    ) -> tuple[NDArray[np.intp], Array] | None:
-        # The secant method in all rows at once, if each number depends on one row of its own.
-        due, plain = self.measured[number].ravel() / base.factor, base.numbers[number].ravel()
-        places, spread = np.arange(1, len(x) + 1), max(float(np.std(x)), 1e-6)
+    def _compute_with_values(self, base: _Baseline, name: str, number: int, values: Array) -> Array:
+        """Return the numbers of an update for other values of a quantity, flat."""
+        given = {name: _make_replacement(lambda _: torch.as_tensor(values))}
+        numbers = self._compute(base, FormulaChange("", given), number)
+        return (base.numbers[number] if numbers is None else numbers).ravel()
 
-        def compute(values: Array) -> Array:
-            given = {name: _make_replacement(lambda _: torch.as_tensor(values))}
-            numbers = self._compute(base, FormulaChange("", given), number)
-            return plain if numbers is None else numbers.ravel()
+    def _matches_most(self, base: _Baseline, matches: Sequence[NDArray[np.bool_]]) -> bool:
+        found = np.concatenate([each.ravel() for each in matches])
+        wrong = np.concatenate([each.ravel() for each in base.wrong[: len(matches)]])
+        return bool(wrong.any() and min(found[wrong].mean(), found.mean()) >= MIN_MATCH_SHARE)
 
-        bits = [1 << bit for bit in range(len(x).bit_length())]
-        moved = [compute(x + spread * ((places & bit) > 0)) != plain for bit in bits]
-        rows = sum(bit * each.astype(int) for bit, each in zip(bits, moved, strict=True)) - 1
-        if len({*rows}) < len(rows) or rows.min(initial=0) < 0 or rows.max(initial=0) >= len(x):
-            return None
-        one, first, other = x[rows], plain, x[rows] + 0.1 * spread
-        values = x.copy()
-        for _ in range(N_SECANTS):
-            values[rows] = other
-            second = compute(values)
-            with np.errstate(all="ignore"):
-                way = (due - second) * (other - one) / (second - first)
-            step = np.clip(np.nan_to_num(way, posinf=0, neginf=0), -2 * spread, 2 * spread)
-            one, first, other = other, second, other + step
-        rest = np.abs(first - due) > MAX_DISTANCE * np.abs(due).max()
-        return None if rest.any() else (rows, one)
-
-    def _is_most(self, base: _Baseline, matches: Sequence[NDArray[np.bool_]]) -> bool:
-        found, wrong = (
-            np.concatenate([a.ravel() for a in x]) for x in (matches, base.wrong[: len(matches)])
-        )
-        return bool(wrong.any() and min(found[wrong].mean(), found.mean()) >= MOST)
-
-    def _match(self, base: _Baseline, change: FormulaChange, number: int) -> NDArray[np.bool_]:
+    def _find_matches(
+        self, base: _Baseline, change: FormulaChange, number: int
+    ) -> NDArray[np.bool_]:
         """Return which numbers of an update a change gives."""
-        due, first = self.measured[number], base.firsts[change.words][1]
+        due, first = self.measured[number], base.tried[change.words].numbers
         numbers = first if number == 0 else self._compute(base, change, number)
         if numbers is None or not np.isfinite(numbers).all():
             return np.zeros(due.shape, bool)
@@ -516,39 +523,42 @@ class _FormulaSearch:
         except RuntimeError:  # a number that differs from row to row, of a formula for other shapes
             return None
 
-    def _find(
+    def _find_fitting(
         self, changes: Iterable[FormulaChange], base: _Baseline, is_partial: bool = False
     ) -> str | None:
-        # The first update decides in most cases.
+        """Return the first change that gives the numbers of all updates."""
         for change in changes:
             first = self._compute(base, change, 0)
             if not is_partial:
-                base.firsts.setdefault(change.words, (change, first))
+                base.tried.setdefault(change.words, _TriedChange(change, first))
+            # Other updates are computed only if the numbers of the first fit.
             if first is None or not np.isfinite(first).all():
                 continue
             if self.measure_distance(first, self.measured[0]) > MAX_DISTANCE:
                 continue
             others = [self._compute(base, change, n) for n in range(1, len(self.parts))]
             known = [first, *(each for each in others if each is not None)]
-            if len(known) == len(self.parts) and self._measure_all(known) <= base.most:
+            if len(known) == len(self.parts) and self._measure_all(known) <= base.max_distance:
                 return change.words
         return None
 
     def _is_rowwise(self, base: _Baseline) -> bool:
         """Return whether each number of the first update depends on quantities of its row alone."""
         plain, numbers = base.plain[0], base.numbers[0]
-        moved = dict.fromkeys(plain.values, _make_replacement(lambda x: 1.37 * x + 0.11))
+        moved = dict.fromkeys(plain.values, _PERTURB)
         every = self._compute(base, FormulaChange("", moved), 0)
-        found = (self._compute(base, FormulaChange("", moved, rows=r), 0) for r in plain.rows)
-        return every is not None and all(
-            each is not None and bool(np.all(np.isclose(each, every) | np.isclose(each, numbers)))
-            for each in found
-        )
+        if every is None:
+            return False
+        for rows in plain.rows:
+            some = self._compute(base, FormulaChange("", moved, rows=rows), 0)
+            if some is None or not np.all(np.isclose(some, every) | np.isclose(some, numbers)):
+                return False
+        return True
 
     def _can_reach(self, rows: str, base: _Baseline) -> bool:
         """Return whether wrong numbers are among those that depend on these rows."""
         for number, (each, mask) in enumerate(zip(base.plain, base.wrong, strict=True)):
-            moved = dict.fromkeys(each.values, _make_replacement(lambda x: 1.37 * x + 0.11))
+            moved = dict.fromkeys(each.values, _PERTURB)
             numbers = self._compute(base, FormulaChange("", moved, rows=rows), number)
             if numbers is None:
                 return True
@@ -581,14 +591,17 @@ class _FormulaSearch:
         plain = base.plain[0].values
         seen = FormulaQuantities(nothing, plain)
         _compute_numbers(self.parts[0], seen, watches=True)
-        moved = _make_replacement(lambda x: 1.37 * x + 0.11)
         for name, consumers in seen.uses.items():
-            places = []
-            for use in range(len(consumers) if len(consumers) > 1 else 0):
-                other = self._compute(base, FormulaChange("", {name: moved}, use=use), 0)
-                is_same = other is None or np.array_equal(other, base.numbers[0])
-                places += [] if is_same else [use]
-            for use in places if len(places) > 1 else ():
+            if len(consumers) < 2:
+                continue
+            effective = []
+            for use in range(len(consumers)):
+                other = self._compute(base, FormulaChange("", {name: _PERTURB}, use=use), 0)
+                if other is not None and not np.array_equal(other, base.numbers[0]):
+                    effective.append(use)
+            if len(effective) < 2:
+                continue
+            for use in effective:
                 shown = FormulaQuantities()
                 shown.values = {name: plain[name]}
                 for each in _list_operations(shown, self.axes, _choose_operations):
@@ -607,26 +620,71 @@ def _compute_numbers(part: Formula, quantities: FormulaQuantities, watches: bool
         return np.asarray(part(quantities).detach().numpy())
 
 
+def _find_used_rows(
+    compute: Callable[[Array], Array], x: Array, plain: Array
+) -> NDArray[np.intp] | None:
+    """Return the row of a quantity that each number depends on; None if not each on its own.
+
+    For each binary digit, all rows are moved whose number, from 1, has it. The numbers that change
+    then spell the rows that they depend on.
+
+    Args:
+        compute: Computes the numbers for other values of the quantity.
+        x: Values of the quantity.
+        plain: Numbers for these values.
+    """
+    numbers_of_rows, spread = np.arange(1, len(x) + 1), _compute_spread(x)
+    rows = np.full(len(plain), -1)
+    for bit in (1 << place for place in range(len(x).bit_length())):
+        moved = compute(x + spread * ((numbers_of_rows & bit) > 0)) != plain
+        rows += bit * moved
+    is_valid = rows.min(initial=0) >= 0 and rows.max(initial=0) < len(x)
+    return rows if is_valid and len(np.unique(rows)) == len(rows) else None
+
+
+def _run_secants(
+    compute: Callable[[Array], Array], x: Array, rows: NDArray[np.intp], plain: Array, due: Array
+) -> Array | None:
+    """Solve for values of rows that give the numbers `due`, by the secant method in each row."""
+    values, spread = x.copy(), _compute_spread(x)
+    last, last_numbers, now = x[rows], plain, x[rows] + 0.1 * spread
+    for _ in range(N_SECANTS):
+        values[rows] = now
+        numbers = compute(values)
+        with np.errstate(all="ignore"):
+            way = (due - numbers) * (now - last) / (numbers - last_numbers)
+        step = np.clip(np.nan_to_num(way, posinf=0, neginf=0), -2 * spread, 2 * spread)
+        last, last_numbers, now = now, numbers, now + step
+    is_wrong = np.abs(last_numbers - due) > MAX_DISTANCE * np.abs(due).max()
+    return None if is_wrong.any() else last
+
+
+def _compute_spread(x: Array) -> float:
+    return max(float(np.std(x)), 1e-6)
+
+
 def _measure_roughness(x: Array, y: Array) -> float:
     """Return how far numbers are from the line between their neighbours along another quantity.
 
     It is 0 for a line and about 1 for numbers without any relation, as a share of their spread.
     """
-    if not np.isfinite(y).all() or np.mean(np.abs(y) > MAX_DISTANCE * np.ptp(x)) < MOST / 2:
+    if (
+        not np.isfinite(y).all()
+        or np.mean(np.abs(y) > MAX_DISTANCE * np.ptp(x)) < MIN_MATCH_SHARE / 2
+    ):
         return np.inf
-    # A row that is in several updates has one place.
-    bins = np.unique(np.round(N_BINS * (x - x.min()) / max(np.ptp(x), 1e-12)), return_inverse=True)[
-        1
-    ]
-    size = np.bincount(bins)
-    along, (x, y) = y, (np.bincount(bins, weights=each) / size for each in (x, y))
-    within = float(np.abs(along - y[bins]).mean())
-    spread = float(np.abs(y - np.median(y)).mean())
-    if len(x) < MIN_BINS or spread < MAX_DISTANCE * np.ptp(x):
+    # Numbers at nearly the same place share a bin, such as those of a row in several updates.
+    places = np.round(N_BINS * (x - x.min()) / max(np.ptp(x), 1e-12))
+    _, bins, sizes = np.unique(places, return_inverse=True, return_counts=True)
+    mean_x, mean_y = (np.bincount(bins, weights=each) / sizes for each in (x, y))
+    spread = float(np.abs(mean_y - np.median(mean_y)).mean())
+    if len(mean_x) < MIN_BINS or spread < MAX_DISTANCE * np.ptp(mean_x):
         return np.inf
-    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-    between = y[:-2] + share * (y[2:] - y[:-2])
-    return max(float(np.abs(y[1:-1] - between).mean()), within) / spread
+    share = (mean_x[1:-1] - mean_x[:-2]) / (mean_x[2:] - mean_x[:-2])
+    on_line = mean_y[:-2] + share * (mean_y[2:] - mean_y[:-2])
+    between = float(np.abs(mean_y[1:-1] - on_line).mean())
+    within = float(np.abs(y - mean_y[bins]).mean())
+    return max(between, within) / spread
 
 
 def _compute_median_ratio(measured: Sequence[Array], numbers: Sequence[Array]) -> float:
@@ -747,3 +805,7 @@ def _make_replacement(operation: Operation) -> Replacement:
 
 def _take_quantity(name: str) -> Replacement:
     return lambda _, plain: plain[name]
+
+
+_PERTURB = _make_replacement(lambda x: 1.37 * x + 0.11)
+"""Changes a quantity in a way that changes all numbers that depend on it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.fields import SpecError
@@ -28,7 +29,6 @@ from parallax.harness.probes.results import (
     NUMBER,
     OFFSET,
     RECIPE,
-    UPSTREAM,
     AnswerAxis,
     AnswerComparison,
     ProbeAnswer,
@@ -185,11 +185,10 @@ def run_probe(
         except (UnmeasuredError, SpecError) as error:
             answers[name] = make_missing_answer(str(error))
         else:
-            answers[name] = _build_answer(probe, measured[name], explains)
-            answers[name] = _attach_origin(probe, cache, answers[name])
+            answer = _build_answer(probe, measured[name], explains)
+            answers[name] = _attach_origin(probe, cache, answer)
     axes = [measurement.axis for measurement in measured.values()]
-    in_order = {name: answers[name] for name in caches if name in answers}
-    return build_result(probe, in_order, axes[0] if axes else None)
+    return build_result(probe, answers, axes[0] if axes else None)
 
 
 MAX_NUMBER = 1e9
@@ -197,6 +196,7 @@ MAX_NUMBER = 1e9
 
 
 def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
+    """Return the measurement of a probe on a framework, with its numbers as float arrays."""
     try:
         measurement = probe.measure(cache)
     except (UnmeasuredError, SpecError):
@@ -208,17 +208,19 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
         raise UnmeasuredError(words) from error
     if words := cache.describe_missing_reset(probe.algorithm):
         raise UnmeasuredError(words)
-    value, expected = (np.asarray(a, float) for a in (measurement.value, measurement.expected))
+    value = np.asarray(measurement.value, float)
+    expected = np.asarray(measurement.expected, float)
     largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
     if largest > MAX_NUMBER * max(1.0, float(np.abs(np.nan_to_num(expected)).max(initial=0.0))):
         raise UnmeasuredError(
             f"it is a ratio whose denominator is almost 0 here (the result is {largest:.1g})"
         )
-    return measurement
+    return dataclasses.replace(measurement, value=value, expected=expected)
 
 
 def _describe_nan_error(error: Exception) -> str:
-    # Libraries refuse NaN with an error of their own; one of a probe is not about the training.
+    # Libraries raise errors of their own for NaN. An error that is raised in this package is a
+    # fault of the probe, and says nothing about the training.
     where = traceback.extract_tb(error.__traceback__)[-1]
     if Path(__file__).parent in Path(where.filename).parents:
         return ""
@@ -262,17 +264,17 @@ def group_answers(probe: Probe, answers: Mapping[str, ProbeAnswer]) -> tuple[tup
 
 
 def _is_same_function(one: ProbeAnswer, other: ProbeAnswer) -> bool:
-    # Frameworks may be given other inputs. A text with numbers describes a single answer.
-    same = one.comparison.kind == other.comparison.kind == FUNCTION and one.meaning == other.meaning
-    return same and bool(re.fullmatch(r"\D+", one.meaning))
+    # Frameworks may have different inputs, so that numbers differ although the function is the
+    # same. A description with digits in it describes the numbers of one framework only.
+    is_function = one.comparison.kind == other.comparison.kind == FUNCTION
+    return is_function and one.meaning == other.meaning and bool(re.fullmatch(r"\D+", one.meaning))
 
 
 def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
     """Return whether two answers relate to the paper in the same way."""
-    agreeing = {answer.comparison.kind == AGREES for answer in (one, other)}
-    if agreeing != {False}:
-        return agreeing == {True}
-    kinds = {answer.comparison.kind for answer in (one, other)}
+    kinds = {one.comparison.kind, other.comparison.kind}
+    if AGREES in kinds:
+        return kinds == {AGREES}
     if kinds in ({FACTOR}, {OFFSET}):
         return bool(np.isclose(one.comparison.size, other.comparison.size, rtol=probe.tolerance))
     if one.value.shape != other.value.shape:
@@ -281,20 +283,23 @@ def is_same_answer(probe: Probe, one: ProbeAnswer, other: ProbeAnswer) -> bool:
         return True
     if compare_in_probe_units(probe, one.value, other.value).kind == AGREES:
         return True
+    # With different inputs, the differences from the paper may still be the same.
     shifted = one.expected + other.value - other.expected
     return compare_in_probe_units(probe, one.value, shifted).kind == AGREES
 
 
 def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> AnswerComparison:
     """Compare two arrays with the tolerance and the units of a probe."""
-    each = len(probe.tolerances) == np.size(value)
-    tolerance: float | Array = np.array(probe.tolerances) if each else probe.tolerance
-    if value.shape == expected.shape:  # NaN on both sides stands for a number that does not exist
-        there = ~(np.isnan(value) & np.isnan(expected))
-        if not there.all():
-            value, expected = value[there], expected[there]
-            tolerance = tolerance if isinstance(tolerance, float) else tolerance[there]
-    if not probe.has_own_units or value.shape != expected.shape:
+    tolerance: float | Array = probe.tolerance
+    if len(probe.tolerances) == np.size(value):
+        tolerance = np.array(probe.tolerances)
+    if value.shape != expected.shape:
+        return compare_arrays(value, expected, tolerance, probe.counts)
+    if not probe.has_own_units:
+        missing = np.isnan(value) & np.isnan(expected)  # numbers that do not exist
+        if missing.any():
+            value, expected = value[~missing], expected[~missing]
+            tolerance = tolerance if isinstance(tolerance, float) else tolerance[~missing]
         return compare_arrays(value, expected, tolerance, probe.counts)
     known = ~np.isnan(value) & ~np.isnan(expected)
     share = _compute_largest_share(value[known], expected[known])
@@ -302,25 +307,25 @@ def compare_in_probe_units(probe: Probe, value: Array, expected: Array) -> Answe
 
 
 def _attach_origin(probe: Probe, cache: ExperimentCache, answer: ProbeAnswer) -> ProbeAnswer:
-    own = probe.reads_recipe(cache.adapter.recipe_parts)
-    differs = answer.comparison.kind != AGREES and not own
+    if probe.reads_recipe(cache.adapter.recipe_parts):
+        return dataclasses.replace(answer, origin=RECIPE)
+    if answer.comparison.kind == AGREES:
+        return answer
     lines = (cache.get_source_line(probe.algorithm, event) for event in probe.events)
-    line = next(filter(None, lines), "") if differs else ""
-    return dataclasses.replace(answer, origin=RECIPE if own else UPSTREAM, source_line=line)
+    return dataclasses.replace(answer, source_line=next(filter(None, lines), ""))
 
 
 def _build_answer(probe: Probe, measurement: ProbeMeasurement, explains: bool) -> ProbeAnswer:
-    value, expected = np.asarray(measurement.value, float), np.asarray(measurement.expected, float)
-    comparison = compare_in_probe_units(probe, value, expected)
+    comparison = compare_in_probe_units(probe, measurement.value, measurement.expected)
     differs = explains and comparison.kind != AGREES
     text = _describe_difference(probe, measurement, comparison) if differs else ""
-    return ProbeAnswer(value, expected, comparison, text)
+    return ProbeAnswer(measurement.value, measurement.expected, comparison, text)
 
 
 def _describe_difference(
     probe: Probe, measurement: ProbeMeasurement, comparison: AnswerComparison
 ) -> str:
-    value = np.asarray(measurement.value, float)
+    value = measurement.value
     for name, array in measurement.alternatives.items():
         variants = np.asarray(array, float)
         variants = variants if variants.ndim > value.ndim else variants[None]
@@ -350,8 +355,7 @@ def make_relation_description(subject: str) -> DescribeDifference:
         found, due = np.asarray(measurement.value), np.asarray(measurement.expected)
         terms, kinds = measurement.terms, measurement.kinds
         form = describe_weighted_sum(found, terms) or describe_relation(found, due, terms, kinds)
-        form = form or OTHER_FUNCTION
-        return f"{subject}: {form}, up to {comparison.size:.3g} away"
+        return f"{subject}: {form or OTHER_FUNCTION}, up to {comparison.size:.3g} away"
 
     return describe
 
@@ -359,7 +363,8 @@ def make_relation_description(subject: str) -> DescribeDifference:
 def make_entry_description(names: Sequence[str]) -> DescribeDifference:
     """Return a function that lists each entry that differs: `name is 2, not 1`.
 
-    Entries may repeat once per update; where updates differ, it says in which.
+    The numbers may have the entries of several updates, one after another. If these differ, the
+    text says in which updates an entry is wrong.
     """
 
     def describe(comparison: AnswerComparison, measurement: ProbeMeasurement) -> str:
@@ -403,20 +408,25 @@ def _describe_entries_of_updates(names: Sequence[str], values: Array, expected: 
     parts, room = [], 1e-4 * float(np.abs(values).max())
     for name, found, due in zip(names, values.T, expected.T, strict=True):
         wrong = np.flatnonzero(~np.isclose(found, due, rtol=1e-3, atol=room))
-        if not len(wrong):
-            continue
-        of = [f"{number:.4g}" for number in (found[wrong].min(), found[wrong].max())]
-        paper = [f"{number:.4g}" for number in (due[wrong].min(), due[wrong].max())]
-        is_late = len(wrong) > 1 and 0 < wrong[0] == len(found) - len(wrong)
-        where = f" from update {wrong[0] + 1} on" if is_late else ""
-        if not is_late and len(wrong) < len(found):
-            where = f" in update{'s' * (len(wrong) > 1)} " + ", ".join(str(i + 1) for i in wrong)
-        shown, right = (" to ".join(dict.fromkeys(each)) for each in (of, paper))
-        parts.append(f"{name} is {shown}, not {right}{where}")
-    return (
-        "; ".join(parts)
-        or f"{_format_array(values.ravel())}, not {_format_array(expected.ravel())}"
-    )
+        if len(wrong):
+            shown, right = _format_range(found[wrong]), _format_range(due[wrong])
+            parts.append(f"{name} is {shown}, not {right}{_name_updates(wrong, len(found))}")
+    if not parts:
+        return f"{_format_array(values.ravel())}, not {_format_array(expected.ravel())}"
+    return "; ".join(parts)
+
+
+def _name_updates(wrong: NDArray[np.intp], count: int) -> str:
+    if len(wrong) == count:
+        return ""
+    if len(wrong) > 1 and wrong[0] == count - len(wrong):
+        return f" from update {wrong[0] + 1} on"
+    return f" in update{'s' if len(wrong) > 1 else ''} {', '.join(str(i + 1) for i in wrong)}"
+
+
+def _format_range(numbers: Array) -> str:
+    ends = (f"{number:.4g}" for number in (numbers.min(), numbers.max()))
+    return " to ".join(dict.fromkeys(ends))  # a single number if both are the same
 
 
 def _format_array(array: np.ndarray) -> str:

@@ -16,7 +16,6 @@ RELATION_TOLERANCE = 2e-3
 _MIN_NUMBERS = 6  # fewest numbers for any description
 _MIN_GROUP_SIZE = 3  # fewest of them that a form must explain
 
-
 KIND_SEPARATOR = "; "
 """Stands between the kinds of a number in several respects."""
 OTHER_FUNCTION = "another function of its inputs"

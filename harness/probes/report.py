@@ -125,18 +125,20 @@ SURFACE_CAPTION = (
     f"return, with a range of {CLIP}, by the formula that the answers follow."
 )
 
+SPECIAL_FIGURES = (
+    (figures.ACTION_PROBE, "densities", figures.make_density_drawer, DENSITY_CAPTION),
+    (figures.VALUE_CLIPPING_PROBE, "surfaces", figures.make_surface_drawer, SURFACE_CAPTION),
+)
+"""Further figures of single probes: probe, name, function that makes the drawer, caption."""
+
 
 def list_illustrations(result: ProbeResult) -> Iterator[tuple[str, FigureDrawer, str]]:
     """Yield the figures of a probe: a unique name, its drawer, and a caption."""
-    measured = make_curve_drawer(result)
-    if measured:
-        yield result.probe, measured, "Measured."
-    if result.probe == figures.ACTION_PROBE and (drawn := figures.make_density_drawer(result)):
-        yield f"{result.probe}.densities", drawn, DENSITY_CAPTION
-    if result.probe == figures.VALUE_CLIPPING_PROBE and (
-        drawn := figures.make_surface_drawer(result)
-    ):
-        yield f"{result.probe}.surfaces", drawn, SURFACE_CAPTION
+    if draw := make_curve_drawer(result):
+        yield result.probe, draw, "Measured."
+    for probe, name, make_drawer, caption in SPECIAL_FIGURES:
+        if result.probe == probe and (draw := make_drawer(result)):
+            yield f"{probe}.{name}", draw, caption
 
 
 STYLE_SHEET = Path(__file__).with_name("style.css")
@@ -161,11 +163,7 @@ def render_html_page(report: ProbeReport) -> str:
             "</ul><h2>All probes</h2>",
             f'<p class="quiet">{escape(PAGE_LEGEND)}</p>',
             '<div class="matrices">',
-            *(
-                line
-                for algorithm in list_algorithms(report)
-                for line in _render_matrix(report, algorithm)
-            ),
+            *(line for name in list_algorithms(report) for line in _render_matrix(report, name)),
             "</div>",
             *_render_details(report),
             "</body></html>\n",
@@ -221,10 +219,10 @@ def _render_article(result: ProbeResult) -> Iterator[str]:
     yield "</table></div>"
     if result.groups:
         yield f'<p class="quiet">Alike: {escape(format_groups(result, get_label))}</p>'
-    figures = list(list_illustrations(result))
-    if figures:
+    illustrations = list(list_illustrations(result))
+    if illustrations:
         yield '<div class="figures">'
-        for label, draw, caption in figures:
+        for label, draw, caption in illustrations:
             svg = render_svg(draw, label)
             yield f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         yield "</div>"

@@ -45,7 +45,7 @@ from parallax.harness.probes.results import (
     make_missing_answer,
     result_from_dict,
 )
-from parallax.harness.probes.worker import WorkerTask, read_last_line
+from parallax.harness.probes.worker import ProbeTarget, WorkerTask, read_last_line
 
 ReportAnswer = Callable[[str], None]
 """Called once per answer with the implementation and the probe."""
@@ -91,39 +91,6 @@ class ProbeRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class ProbeTarget:
-    """One implementation that is measured.
-
-    Attributes:
-        label: Its name in the report.
-        entry: `module:class` of its adapter.
-        python: Interpreter that it runs in.
-        intervention: Names of its interventions; empty for none.
-        level: Alignment of its hyperparameters.
-        seed: Seed of the scripted numbers.
-        source: Folder that the framework's package is imported from; None for the installed one.
-        script: File of the user's own script that is run instead of the framework's.
-        acceleration: How its updates are accelerated, or `none`.
-        uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
-        explains: Whether answers say in words how they differ, which can take a minute.
-        uses_jax: Whether its packages include JAX, whose watched trainings take longest.
-    """
-
-    label: str
-    entry: str
-    python: str = sys.executable
-    intervention: str = ""
-    level: AlignmentLevel = OWN_DEFAULTS
-    seed: int = 0
-    source: Path | None = None
-    script: Path | None = None
-    acceleration: str = NO_ACCELERATION
-    uses_store: bool = False
-    explains: bool = True
-    uses_jax: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class ProbeTargets:
     """The implementations that a request is about.
 
@@ -134,6 +101,21 @@ class ProbeTargets:
 
     targets: tuple[ProbeTarget, ...]
     not_probed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetReply:
+    """Answers of one implementation.
+
+    Attributes:
+        versions: Its packages, `name version`.
+        results: Results by probe; each has at most one answer.
+        n_stored: Number of results that were measured before, on the same code.
+    """
+
+    versions: tuple[str, ...]
+    results: Mapping[str, ProbeResult]
+    n_stored: int = 0
 
 
 def find_targets(request: ProbeRequest) -> ProbeTargets:
@@ -160,28 +142,22 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
     if request.acceleration:
         return _find_accelerated_targets(request)
     if request.intervention:
-        text = request.intervention
-        name = get_single_framework(f"--intervention {text}", request.frameworks)
-        references = list_reference_frameworks(text, name, request.algorithms)
-        return ProbeTargets(
-            (
-                make_probe_target(name),
-                make_probe_target(
-                    name, label=format_intervention_label(name, text), intervention=text
-                ),
-                *map(make_probe_target, references),
-            )
-        )
+        return _find_changed_targets(request)
+    return _find_requested_targets(request)
+
+
+def _find_requested_targets(request: ProbeRequest) -> ProbeTargets:
+    """Return the requested frameworks, or all that can be probed, each with every seed."""
     targets: list[ProbeTarget] = []
     not_probed: dict[str, str] = {}
-    names = request.frameworks
-    for name in names if names is not None else sorted(find_adapter_entry_points()):
-        try:
-            targets.append(make_probe_target(name, request.python))
-        except SpecError as error:
-            if names is not None:
-                raise
-            not_probed[name] = str(error)
+    if request.frameworks is not None:
+        targets = [make_probe_target(name, request.python) for name in request.frameworks]
+    else:
+        for name in sorted(find_adapter_entry_points()):
+            try:
+                targets.append(make_probe_target(name, request.python))
+            except SpecError as error:
+                not_probed[name] = str(error)
     if not targets:
         why = "; ".join(f"{name}: {text}" for name, text in not_probed.items())
         raise SpecError(f"--frameworks: no installed framework can be probed. {why}")
@@ -191,6 +167,17 @@ def _find_targets(request: ProbeRequest) -> ProbeTargets:
         for target in targets
     )
     return ProbeTargets(tuple(seeded), not_probed)
+
+
+def _find_changed_targets(request: ProbeRequest) -> ProbeTargets:
+    """Return a framework without and with interventions, and those that predictions refer to."""
+    text = request.intervention
+    name = get_single_framework(f"--intervention {text}", request.frameworks)
+    changed = make_probe_target(
+        name, label=format_intervention_label(name, text), intervention=text
+    )
+    references = list_reference_frameworks(text, name, request.algorithms)
+    return ProbeTargets((make_probe_target(name), changed, *map(make_probe_target, references)))
 
 
 def _find_accelerated_targets(request: ProbeRequest) -> ProbeTargets:
@@ -224,7 +211,10 @@ def make_probe_target(
     else:
         check_interpreter(python, name)
     return ProbeTarget(
-        *(label or name, entries[name].value, python or sys.executable, intervention),
+        label or name,
+        entries[name].value,
+        python or sys.executable,
+        intervention,
         uses_jax="jax" in adapter.packages,
     )
 
@@ -258,13 +248,15 @@ def run_probes(
 
 def _collect_replies(
     targets: Sequence[ProbeTarget], probes: Sequence[Probe], on_answer: ReportAnswer
-) -> dict[str, "TargetReply"]:
-    # Start the longest ones first: those that use JAX, then the last one, TorchRL.
+) -> dict[str, TargetReply]:
+    # The slowest start first: those that use JAX, then the others in reverse order, since TorchRL
+    # is slow and the last by name.
     by_python: dict[tuple[str, Path | None], list[ProbeTarget]] = {}
     for target in sorted(targets, key=lambda target: target.uses_jax)[::-1]:
         by_python.setdefault((target.python, target.source), []).append(target)
     max_processes = max(MAX_PROCESSES // len(by_python), 1)
-    pool, processes = ThreadPoolExecutor(len(by_python)), list[ProbeProcess]()
+    pool = ThreadPoolExecutor(len(by_python))
+    processes: list[ProbeProcess] = []
     try:
         for group in by_python.values():
             processes.append(ProbeProcess(group, probes, max_processes))
@@ -280,21 +272,6 @@ def _collect_replies(
         for group, group_replies in zip(by_python.values(), replies, strict=True)
         for target, reply in zip(group, group_replies, strict=True)
     }
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetReply:
-    """Answers of one implementation.
-
-    Attributes:
-        versions: Its packages, `name version`.
-        results: Results by probe; each has at most one answer.
-        n_stored: Number of results that were measured before, on the same code.
-    """
-
-    versions: tuple[str, ...]
-    results: Mapping[str, ProbeResult]
-    n_stored: int = 0
 
 
 def make_worker_environment(source: Path | None = None) -> dict[str, str]:
@@ -326,12 +303,7 @@ class ProbeProcess:
         pipes = [os.pipe() for _ in targets]
         self._answers = [os.fdopen(reading) for reading, _ in pipes]
         tasks = [
-            WorkerTask(
-                *(t.entry, file, t.intervention, t.level, t.seed, t.script, t.acceleration),
-                uses_store=t.uses_store and t.source is None,
-                explains=t.explains,
-            ).text
-            for t, (_, file) in zip(targets, pipes, strict=True)
+            WorkerTask(target, file).text for target, (_, file) in zip(targets, pipes, strict=True)
         ]
         names = ",".join(probe.name for probe in probes)
         worker = ["-m", "parallax.harness.probes.worker", names, str(max_processes), *tasks]
@@ -405,17 +377,15 @@ def merge_results(probe: Probe, results: Mapping[str, ProbeResult]) -> ProbeResu
     axis: AnswerAxis | None = None
     for label, result in results.items():
         axis = result.axis if axis is None else axis
-        for answer in result.answers.values():  # at most one
-            answers[label] = (
-                answer if axis is result.axis else _attach_own_axis(answer, result, axis)
-            )
+        for answer in result.answers.values():
+            answers[label] = _attach_own_axis(answer, result.axis, axis)
     return build_result(probe, answers, axis)
 
 
 def _attach_own_axis(
-    answer: ProbeAnswer, result: ProbeResult, common: AnswerAxis | None
+    answer: ProbeAnswer, own: AnswerAxis | None, common: AnswerAxis | None
 ) -> ProbeAnswer:
-    if result.axis is None or common is None:
+    if own is None or common is None or own is common:
         return answer
-    same = np.allclose(result.axis.values, common.values, rtol=1e-4, atol=1e-6)
-    return answer if same else dataclasses.replace(answer, axis_values=result.axis.values)
+    same = np.allclose(own.values, common.values, rtol=1e-4, atol=1e-6)
+    return answer if same else dataclasses.replace(answer, axis_values=own.values)

@@ -1,9 +1,9 @@
 """Worker process that measures probes on the implementations of one interpreter.
 
 `python -m parallax.harness.probes.worker PROBE,PROBE,... N TASK ...`
-writes one JSON object per line to the file descriptor FD of each task: first the versions, then
-each result. For several tasks it imports their common modules and forks a child for each, at most N
-at a time.
+writes one JSON object per line to the file descriptor of each task: first the versions, then each
+result. A task is the JSON of a `WorkerTask`. For several tasks it imports their common modules and
+forks a child for each, at most N at a time.
 """
 
 import dataclasses
@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import IO, Any, Self
+
+import msgspec
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
 from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
@@ -42,61 +44,41 @@ MAX_ERROR_CHARACTERS = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerTask:
+class ProbeTarget:
     """One implementation that is measured.
 
     Attributes:
+        label: Its name in the report.
         entry: `module:class` of its adapter.
-        file: File descriptor that receives its answers.
+        python: Interpreter that it runs in.
         intervention: Names of its interventions; empty for none.
         level: Alignment of its hyperparameters.
         seed: Seed of the scripted numbers.
+        source: Folder that the framework's package is imported from; None for the installed one.
         script: File of the user's own script that is run instead of the framework's.
         acceleration: How its updates are accelerated, or `none`.
         uses_store: Whether answers of unchanged code are reused; see `stored_answers`.
         explains: Whether answers say in words how they differ, which can take a minute.
+        uses_jax: Whether its packages include JAX, whose watched trainings take longest.
     """
 
+    label: str
     entry: str
-    file: int
+    python: str = sys.executable
     intervention: str = ""
     level: AlignmentLevel = OWN_DEFAULTS
     seed: int = 0
+    source: Path | None = None
     script: Path | None = None
     acceleration: str = NO_ACCELERATION
     uses_store: bool = False
     explains: bool = True
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Parse `ENTRY@FD@SEED@INTERVENTION@LEVEL@RECIPE@ACCELERATION@STORE@WORDS@SCRIPT`."""
-        entry, file, seed, intervention, level, hps, acceleration, store, words, script = (
-            text.split("@", 9)
-        )
-        return cls(
-            entry,
-            int(file),
-            intervention,
-            AlignmentLevel(level, hps),
-            int(seed),
-            Path(script) if script else None,
-            acceleration,
-            uses_store=bool(int(store)),
-            explains=bool(int(words)),
-        )
-
-    @property
-    def text(self) -> str:
-        """Inverse of `from_text`."""
-        level, script = (self.level.name, self.level.hps), str(self.script or "")
-        words = (self.entry, str(self.file), str(self.seed), self.intervention, *level)
-        switches = (str(int(switch)) for switch in (self.uses_store, self.explains))
-        return "@".join((*words, self.acceleration, *switches, script))
+    uses_jax: bool = False
 
     def open_store(self, adapter: Adapter) -> AnswerStore | None:
         """Open the store of its answers; None unless they depend only on the installed code."""
         changed = self.intervention or self.script or self.acceleration != NO_ACCELERATION
-        if changed or not self.uses_store:
+        if changed or self.source or not self.uses_store:
             return None
         return open_answer_store(adapter, self.level, self.seed)
 
@@ -104,6 +86,24 @@ class WorkerTask:
         """Return the framework's adapter."""
         adapter: Adapter = EntryPoint("adapter", self.entry, ENTRY_POINT_GROUP).load()()
         return adapter
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerTask:
+    """An implementation, and the file descriptor that receives its answers."""
+
+    target: ProbeTarget
+    file: int
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Parse the JSON of a task."""
+        return msgspec.json.decode(text, type=cls, dec_hook=lambda kind, value: kind(value))
+
+    @property
+    def text(self) -> str:
+        """The task as JSON."""
+        return msgspec.json.encode(self, enc_hook=str).decode()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -115,18 +115,15 @@ def main(arguments: Sequence[str]) -> int:
         return answer_probes(tasks[0], names)
     if not all(has_all_answers(task, names) for task in tasks):
         import_modules(find_shared_modules(tasks, names))
-    # Forking a process with threads is unsafe: a thread may hold a lock. Start a new one instead.
-    if has_other_threads():
-        command = [sys.executable, "-m", "parallax.harness.probes.worker", *arguments[:2]]
+    # A child of a process with threads may inherit a lock that nobody releases: it starts anew.
+    starts_anew = has_other_threads()
+    gc.freeze()
 
-        def run_task(task: WorkerTask) -> int:
-            os.execv(sys.executable, [*command, task.text])
-
-    else:
-        gc.freeze()
-
-        def run_task(task: WorkerTask) -> int:
-            return answer_probes(task, names)
+    def run_task(task: WorkerTask) -> int:
+        if starts_anew:
+            command = ["-m", "parallax.harness.probes.worker", *arguments[:2], task.text]
+            os.execv(sys.executable, [sys.executable, *command])
+        return answer_probes(task, names)
 
     fork_tasks(tasks, max_processes, run_task)
     return 0
@@ -135,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 def has_all_answers(task: WorkerTask, names: Sequence[str]) -> bool:
     """Return whether all answers of a task are stored, so that nothing needs to be imported."""
     try:
-        store = task.open_store(task.load_adapter())
+        store = task.target.open_store(task.target.load_adapter())
     except Exception:  # reported by its own process
         return False
     return store is not None and all(map(store.load_answer, names))
@@ -147,7 +144,7 @@ def find_shared_modules(tasks: Sequence[WorkerTask], names: Sequence[str]) -> li
     counts: Counter[str] = Counter()
     for task in tasks:
         try:
-            adapter = task.load_adapter()
+            adapter = task.target.load_adapter()
         except Exception:  # reported by its own process
             continue
         supported = filter(adapter.supports, algorithms)
@@ -166,7 +163,8 @@ def fork_tasks(
         max_processes: Largest number of processes at the same time.
         run_task: Runs a task in the new process; returns its exit code.
     """
-    waiting, running = list(tasks), dict[int, tuple[WorkerTask, IO[bytes]]]()
+    waiting = list(tasks)
+    running: dict[int, tuple[WorkerTask, IO[bytes]]] = {}
     while waiting or running:
         while waiting and len(running) < max_processes:
             task, stderr = waiting.pop(0), tempfile.TemporaryFile()  # noqa: SIM115
@@ -208,26 +206,23 @@ def read_last_line(file: IO[bytes]) -> str:
 
 def answer_probes(task: WorkerTask, names: Sequence[str]) -> int:
     """Measure probes on one implementation in this process."""
+    target = task.target
     with os.fdopen(task.file, "w") as answers:
-        adapter = task.load_adapter()
+        adapter = target.load_adapter()
         _write_line(answers, {"versions": _list_versions(adapter)})
         known = {probe.name: probe for probe in catalogue.PROBES}
         algorithms = list(dict.fromkeys(known[name].algorithm for name in names))
-        changes = find_task_interventions(adapter, task.intervention, algorithms)
-        if task.level.name == "lockstep":
-            for item in (
-                item for name in algorithms for item in list_reference_form(adapter, name)
-            ):
-                if item not in changes:  # an intervention may belong to several algorithms
-                    changes.append(item)
-        script = read_own_script(task.script) if task.script else None
-        cache = ExperimentCache(adapter, task.seed, changes, task.level, script, task.acceleration)
-        store = task.open_store(adapter)
+        changes = list_target_interventions(target, adapter, algorithms)
+        script = read_own_script(target.script) if target.script else None
+        cache = ExperimentCache(
+            adapter, target.seed, changes, target.level, script, target.acceleration
+        )
+        store = target.open_store(adapter)
         for name in names:
             stored = store.load_answer(name) if store else None
             if stored is None:
                 cache.drop_other_algorithms(known[name].algorithm)
-                measured = to_plain(answer_probe(known[name], cache, task.explains))
+                measured = to_plain(answer_probe(known[name], cache, target.explains))
                 if store:
                     store.save_answer(measured)
             _write_line(answers, {"result": stored or measured, "stored": stored is not None})
@@ -242,19 +237,18 @@ def _list_versions(adapter: Adapter) -> list[str]:
     return found
 
 
-def find_task_interventions(
-    adapter: Adapter, text: str, algorithms: Sequence[str]
+def list_target_interventions(
+    target: ProbeTarget, adapter: Adapter, algorithms: Sequence[str]
 ) -> list[Intervention]:
-    """Return the interventions of a task; their names were checked when it was created."""
-    items = (
-        [
-            find_intervention(name, adapter, algorithms)
-            for name in text.split(INTERVENTION_SEPARATOR)
-        ]
-        if text
-        else []
-    )
-    return [item for item in items if item is not None]
+    """Return the interventions of an implementation and of its level; names were checked."""
+    names = target.intervention.split(INTERVENTION_SEPARATOR) if target.intervention else []
+    found = [find_intervention(name, adapter, algorithms) for name in names]
+    if target.level.name == "lockstep":
+        for algorithm in algorithms:
+            for item in list_reference_form(adapter, algorithm):
+                if item not in found:  # an intervention may belong to several algorithms
+                    found.append(item)
+    return [item for item in found if item is not None]
 
 
 def answer_probe(probe: Probe, cache: ExperimentCache, explains: bool = True) -> ProbeResult:

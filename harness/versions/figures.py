@@ -125,11 +125,10 @@ def list_answer_rows(history: ReleaseHistory, versions: Sequence[str]) -> list[A
         others = [result for result in results if result.probe not in changed]
         if others:
             given = [answer for item in others for answer in item.answers.items()]
-            measured = {v: any(v == w and not a.failed for w, a in given) for v in versions}
+            measured = {version for version, answer in given if not answer.failed}
             count = f"{len(others)} other" if own else f"all {len(others)}"
-            label = f"{name}, {count} questions"
-            numbers = {v: 0 if is_measured else None for v, is_measured in measured.items()}
-            rows.append(AnswerRow(label, numbers))
+            numbers = {version: 0 if version in measured else None for version in versions}
+            rows.append(AnswerRow(f"{name}, {count} questions", numbers))
     return rows
 
 

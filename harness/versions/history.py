@@ -256,15 +256,19 @@ def list_change_causes(adapter: Adapter, changes: Sequence[AnswerChange]) -> lis
     file = adapter.folder / CHANGE_CAUSES_FILE
     content = load_yaml(file, "list of causes") if file.is_file() else {}
     found = []
-    for release, cause in ((name, cause) for name in content for cause in content[name]):
-        names = [
-            f"`{change.probe}`"
+    for release, causes in content.items():
+        crossing = [
+            change.probe
             for change in changes
             if parse_version(change.before) < parse_version(release) <= parse_version(change.after)
-            and any(fnmatch.fnmatch(change.probe, pattern) for pattern in cause["probes"])
         ]
-        if names:
-            found.append(f"{release}: {cause['cause'].strip()} Changed: {', '.join(names)}.")
+        for cause in causes:
+            probes = [
+                p for p in crossing if any(fnmatch.fnmatch(p, one) for one in cause["probes"])
+            ]
+            if probes:
+                names = ", ".join(f"`{probe}`" for probe in probes)
+                found.append(f"{release}: {cause['cause'].strip()} Changed: {names}.")
     return found
 
 

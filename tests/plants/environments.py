@@ -24,10 +24,8 @@ from parallax.harness.contract.probing.environments import (
     EnvironmentImplementation,
     make_env_makers,
 )
-from parallax.harness.environment_probes.gymnasium_implementations import (
-    VectorEnvDriver,
-    make_wrapped_driver,
-)
+from parallax.harness.environment_probes.gymnasium_implementations import VectorEnvDriver
+from parallax.harness.environment_probes.trace import make_wrapped_driver
 
 GAMMA, LIMIT, STACK = 0.97, 5, 3
 Wrapper = gymnasium.Wrapper

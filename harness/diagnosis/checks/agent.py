@@ -4,6 +4,8 @@ The paper is RLExplorer, a tool that checks deep RL programs; the ids in `paper_
 Table I.
 """
 
+import numpy as np
+
 from parallax.harness.diagnosis.check import CheckResult, make_checks
 from parallax.harness.diagnosis.signals import TrainingFacts, TrainingSignals
 
@@ -90,12 +92,10 @@ def detect_large_policy_shift(signals: TrainingSignals, threshold: float) -> Che
 
 def detect_large_kl(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect a large approximate KL divergence as the framework reports it, median of five."""
-    from numpy import median
-
     last = signals.metrics["policy/approx_kl"].last(5)
-    if len(last) < 5 or median(last) <= threshold:
+    if len(last) < 5 or np.median(last) <= threshold:
         return None
-    value = float(median(last))
+    value = float(np.median(last))
     return CheckResult(
         f"The policy's KL divergence per update is {value:.3g} (median of 5).", value
     )

@@ -114,15 +114,16 @@ def _detect_wrong_target_weights(
     if gamma is None or _has_hyperparameter(facts, "target_entropy"):
         return None  # the target contains the entropy of the next action, which is not observed
     fits = [fit for one in minibatches if (fit := _fit_targets(one, facts, gamma, threshold))]
-    wrong = [fit for fit in fits if fit[0]]
+    wrong = [fit for fit in fits if fit.is_wrong]
     if len(wrong) < _MIN_COUNT or len(wrong) <= len(fits) / 2:
         return None
-    name, is_right, reward, value = wrong[-1][1:]
+    last = wrong[-1]
+    is_discounted = abs(last.value_weight - gamma) < _GAMMA_TOLERANCE
     return CheckResult(
-        f"Targets of {len(wrong)} of {len(fits)} minibatches are {reward:.4g} times the reward "
-        f"plus {value:.4g} times {name} (gamma is {gamma:g}).",
-        value,
-        WARNING if abs(value - gamma) < _GAMMA_TOLERANCE and is_right else None,
+        f"Targets of {len(wrong)} of {len(fits)} minibatches are {last.reward_weight:.4g} times "
+        f"the reward plus {last.value_weight:.4g} times {last.value} (gamma is {gamma:g}).",
+        last.value_weight,
+        WARNING if is_discounted and last.is_right_value else None,
     )
 
 
@@ -133,10 +134,27 @@ def _has_hyperparameter(facts: TrainingFacts, hyperparameter: str) -> bool:
     return hyperparameter in facts.hyperparameters or hyperparameter in {f.name for f in fields}
 
 
+@dataclasses.dataclass(frozen=True)
+class _TargetFit:
+    """Targets that are a weighted sum of rewards and next values.
+
+    Attributes:
+        value: Name of the next value.
+        is_right_value: Whether the algorithm's targets have this one.
+        is_wrong: Whether the next value or a weight is not the algorithm's.
+    """
+
+    value: str
+    is_right_value: bool
+    reward_weight: float
+    value_weight: float
+    is_wrong: bool
+
+
 def _fit_targets(
     one: MatchedMinibatch, facts: TrainingFacts, gamma: float, threshold: float
-) -> tuple[bool, str, bool, float, float] | None:
-    """Return an exact fit: whether it is wrong, the value's name and correctness, the weights."""
+) -> _TargetFit | None:
+    """Return an exact fit, the algorithm's own if it is one; None if there is none."""
     goes_on = ~(one.found.terminated | one.found.truncated)
     target, reward = one.targets[goes_on], one.found.rewards[goes_on]
     if len(target) < _MIN_ROWS:
@@ -159,7 +177,7 @@ def _fit_targets(
         # Beside huge values, rewards are below the resolution of targets.
         visible = np.abs(reward).max() > 10 * threshold * scale
         fine &= abs(weights[0] - 1) < 0.02 or not visible
-        fit = not fine, name, right, float(weights[0]), float(weights[1])
+        fit = _TargetFit(name, right, float(weights[0]), float(weights[1]), not fine)
         explained = explained or fit
         if fine:
             return fit
@@ -220,18 +238,17 @@ def detect_wrong_matched_returns(signals: TrainingSignals, threshold: float) -> 
         return None
     scale = max(float(np.abs(left).max()), 1e-6)
     goes_on = 1 - ended
+    mixed = (1 - lam) * value + lam * following
+    later = goes_on * gamma * mixed
     forms: Mapping[str, Array] = {
-        "": reward + goes_on * gamma * ((1 - lam) * value + lam * following),
-        "without the discount factor": reward + goes_on * ((1 - lam) * value + lam * following),
+        "": reward + later,
+        "without the discount factor": reward + goes_on * mixed,
         "with gae_lambda=1": reward + goes_on * gamma * following,
         "with gae_lambda=0": reward + goes_on * gamma * value,
-        "as if no episode ever ended": reward + gamma * ((1 - lam) * value + lam * following),
-        "with half of the reward": reward / 2
-        + goes_on * gamma * ((1 - lam) * value + lam * following),
-        "with twice the reward": 2 * reward
-        + goes_on * gamma * ((1 - lam) * value + lam * following),
-        "with the reward subtracted": -reward
-        + goes_on * gamma * ((1 - lam) * value + lam * following),
+        "as if no episode ever ended": reward + gamma * mixed,
+        "with half of the reward": reward / 2 + later,
+        "with twice the reward": 2 * reward + later,
+        "with the reward subtracted": -reward + later,
     }
     off = {name: np.abs(left - form) > 10 * threshold * scale for name, form in forms.items()}
     on, at_ends = off[""][ended == 0], off[""][ended == 1]

@@ -50,26 +50,23 @@ def detect_missing_ends(signals: TrainingSignals, threshold: float) -> CheckResu
 
 def detect_wrong_advantages(signals: TrainingSignals, threshold: float) -> CheckResult | None:
     """Detect advantages other than GAE (Schulman et al. 2016), standardised or not."""
-    given = signals.values["advantages"]
-    reward, value, following = given["rewards"], given["values"], given["next_values"]
-    ended, cut = given["terminated"], given["ended"]
-    gamma, lam, reported = given["gamma"], given["gae_lambda"], given["advantages"]
-    right = compute_gae(reward, value, following, ended, cut, gamma, lam)
+    given = dict(signals.values["advantages"])
+    reported, lam = given.pop("advantages"), given.pop("gae_lambda")
+
+    def estimate(**changes: Any) -> Array:
+        return compute_gae(**{**given, "lam": lam, **changes})
+
+    right, none = estimate(), np.zeros_like(given["ended"])
     if _is_close(reported, standardize_advantages(right), threshold):
         return None
-    none = np.zeros_like(ended)
     variants = {
-        "as if no episode ever ended": compute_gae(
-            reward, value, following, none, none, gamma, lam
-        ),
-        "with time limits treated as terminal": compute_gae(
-            reward, value, following, cut, cut, gamma, lam
-        ),
-        "without the discount factor": compute_gae(reward, value, following, ended, cut, 1.0, lam),
-        "with gae_lambda=1": compute_gae(reward, value, following, ended, cut, gamma, 1.0),
-        "with gae_lambda=0": compute_gae(reward, value, following, ended, cut, gamma, 0.0),
-        "with the values of the current states instead of the next ones": compute_gae(
-            reward, value, value, ended, cut, gamma, lam
+        "as if no episode ever ended": estimate(terminated=none, ended=none),
+        "with time limits treated as terminal": estimate(terminated=given["ended"]),
+        "without the discount factor": estimate(gamma=1.0),
+        "with gae_lambda=1": estimate(lam=1.0),
+        "with gae_lambda=0": estimate(lam=0.0),
+        "with the values of the current states instead of the next ones": estimate(
+            next_values=given["values"]
         ),
     }
     return _compare_with_formula("advantages", reported, right, variants, threshold)
@@ -83,10 +80,9 @@ def detect_wrong_returns(signals: TrainingSignals, threshold: float) -> CheckRes
     if _is_close(_remove_scale(reported), _remove_scale(right), threshold):
         return None
     powers = gamma ** np.arange(len(reward))
+    # gamma^t * G_t, as in the policy gradient theorem (Sutton and Barto 2018, section 13.3)
     if _is_close(_remove_scale(reported), _remove_scale(powers * right), threshold):
-        return (
-            None  # gamma^t * G_t, as in the policy gradient theorem (Sutton and Barto 2018, 13.3)
-        )
+        return None
     variants = {
         "without the discount factor": compute_discounted_returns(reward, 1.0),
         "from the reward of each step alone": reward,

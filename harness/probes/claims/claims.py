@@ -279,16 +279,10 @@ def _evaluate_for_framework(check: ClaimCheck, result: ProbeResult, name: str) -
 
 
 def _format_answer(answer: ProbeAnswer, source: str, citation: str = "") -> str:
-    numbers = (
-        f": {_format_numbers(np.ravel(answer.value))}"
-        if answer.value.size <= MAX_SHOWN_NUMBERS
-        else ""
-    )
-    return (
-        describe_answer(answer, source)
-        + citation
-        + (numbers if answer.comparison.kind == AGREES else "")
-    )
+    text = describe_answer(answer, source) + citation
+    if answer.comparison.kind == AGREES and answer.value.size <= MAX_SHOWN_NUMBERS:
+        text += f": {_format_numbers(np.ravel(answer.value))}"
+    return text
 
 
 def _check_numbers(check: ClaimCheck, result: ProbeResult, name: str) -> ClaimFinding:
@@ -394,14 +388,8 @@ def judge_claim(statement: ImplementationClaim, results: Mapping[str, ProbeResul
         for f in findings
         if not (f.source == RECIPE and f.framework in read)
     }
-    word = (
-        REFUTED
-        if False in results_of_checks
-        else UNTESTABLE
-        if None in results_of_checks
-        else CONFIRMED
-    )
-    return ClaimVerdict(statement, word, findings)
+    word = UNTESTABLE if None in results_of_checks else CONFIRMED
+    return ClaimVerdict(statement, REFUTED if False in results_of_checks else word, findings)
 
 
 def list_unclaimed_differences(

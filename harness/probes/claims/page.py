@@ -26,14 +26,14 @@ from parallax.harness.probes.results import (
 )
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 
-OTHER_FRAMEWORKS = tuple(
-    name for name in FRAMEWORK_LABELS if name not in ("cleanrl", "sb3", "torchrl")
-)
+CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
+"""Implementations that the claims are about."""
+CLAIM_FRAMEWORK_LABELS = {name: FRAMEWORK_LABELS[name] for name in CLAIM_FRAMEWORKS}
+OTHER_FRAMEWORKS = tuple(name for name in FRAMEWORK_LABELS if name not in CLAIM_FRAMEWORKS)
 """Frameworks that the claims are not about."""
 DOCUMENTED_PROBES = ("default_settings", "learning_rates", "network_sizes", "tau_unit")
 """Probes of documented values (signature, command line, recipe): their findings are left out."""
-FINDINGS_TABLE_HEAD = """| probe | question | found |
-|---|---|---|"""
+FINDINGS_TABLE_HEAD = ("| probe | question | found |", "|---|---|---|")
 
 
 def is_in_thesis(algorithm: str) -> bool:
@@ -51,7 +51,7 @@ def format_other_findings(report: ProbeReport) -> Iterator[str]:
         ]
         if rows:
             yield TEXTS["findings"].format(label=ALGORITHMS[algorithm].label)
-            yield from (FINDINGS_TABLE_HEAD, *rows, "")
+            yield from (*FINDINGS_TABLE_HEAD, *rows, "")
     of_thesis = [name for name in ALGORITHMS if is_in_thesis(name)]
     for one in OTHER_FRAMEWORKS:
         rows = [
@@ -61,7 +61,7 @@ def format_other_findings(report: ProbeReport) -> Iterator[str]:
         ]
         if rows:
             yield TEXTS["findings_of_framework"].format(label=FRAMEWORK_LABELS[one])
-            yield from (FINDINGS_TABLE_HEAD, *rows, "")
+            yield from (*FINDINGS_TABLE_HEAD, *rows, "")
 
 
 def _list_differing_answers(
@@ -91,12 +91,6 @@ def format_finding_row(result: ProbeResult, answers: Mapping[str, ProbeAnswer]) 
     found = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
     found = found.replace("|", "/").replace("] [", "] \\[")  # two brackets in a row are a link
     return f"| `{result.probe}` | {result.question} | {found} |"
-
-
-CLAIM_FRAMEWORKS = ("cleanrl", "sb3", "torchrl")
-"""Implementations that the claims are about."""
-
-CLAIM_FRAMEWORK_LABELS = {name: FRAMEWORK_LABELS[name] for name in CLAIM_FRAMEWORKS}
 
 
 def render_claims_page(report: ProbeReport, statements: Sequence[ImplementationClaim]) -> str:
@@ -177,14 +171,11 @@ def _list_measurements(verdict: ClaimVerdict) -> Iterator[str]:
 
 
 def _format_versions(report: ProbeReport) -> Iterator[str]:
-    yield (
-        "Measured with "
-        + "; ".join(
-            f"{CLAIM_FRAMEWORK_LABELS[name]}: {', '.join(report.versions[name])}"
-            for name in CLAIM_FRAMEWORKS
-        )
-        + "."
+    versions = (
+        f"{label}: {', '.join(report.versions[name])}"
+        for name, label in CLAIM_FRAMEWORK_LABELS.items()
     )
+    yield f"Measured with {'; '.join(versions)}."
 
 
 def _format_summary(verdicts: Sequence[ClaimVerdict]) -> Iterator[str]:
@@ -200,8 +191,7 @@ def _format_unclaimed_differences(
     yield ""
     yield "Differences from the papers that none of the statements above covers."
     yield ""
-    yield "| probe | question | found |"
-    yield "|---|---|---|"
+    yield from FINDINGS_TABLE_HEAD
     for result, answers in list_unclaimed_differences(report, statements):
         known = {name: answer for name, answer in answers.items() if name in CLAIM_FRAMEWORK_LABELS}
         if known and is_in_thesis(result.algorithm):

@@ -344,19 +344,15 @@ def compute_expected_counts(run: ProbeRun) -> Array:
 def _build_count_probe(
     name: str, question: str, runner: Callable[[ExperimentCache], ProbeRun]
 ) -> Probe:
-    return make_count_probe(
-        name,
-        question,
+    def measure(cache: ExperimentCache) -> ProbeMeasurement:
+        run = runner(cache)
+        return compare_counts(run, COUNT_NAMES, count_events(run), compute_expected_counts(run))
+
+    citation = (
         f"{DQN_ALGORITHM}: every so many steps an update once the warm-up is over, every so many "
-        "updates a copy to the target after the last of them",
-        COUNT_NAMES,
-        lambda cache: compare_counts(
-            runner(cache),
-            COUNT_NAMES,
-            count_events(runner(cache)),
-            compute_expected_counts(runner(cache)),
-        ),
+        "updates a copy to the target after the last of them"
     )
+    return make_count_probe(name, question, citation, COUNT_NAMES, measure)
 
 
 COUNT_PROBES: Sequence[Probe] = (

@@ -250,9 +250,9 @@ def _compute_values(
 def _compute_deterministic_next_values(
     q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, state: Tensor
 ) -> Tensor:
-    data, weights, hp = find_minibatch(run, step), read_weights(run, step), run.hyperparameters
+    weights = read_weights(run, step)
     seen = q.name("the next observation that the policy sees", state)
-    before = _make_tensor(data.observations)
+    before = _make_tensor(find_minibatch(run, step).observations)
     policies = {
         "that of the target policy": ("policy_target", seen),
         "that of the online policy": ("policy", seen),
@@ -261,38 +261,44 @@ def _compute_deterministic_next_values(
     }
     output = run_network(weights, *q.choose("the policy of next actions", policies))
     action = q.name("the next action", torch.tanh(output))
+    numbers = get_update_noise(run, step, len(action))
     if run.experiment.algorithm == "td3":
-        std = q.name("the deviation of target noise", hp.target_policy_noise)
-        limit = q.name("the limit of target noise", hp.target_noise_clip)
-        drawn = q.name("the standard normal number", get_update_noise(run, step, len(action)))
-        noise = q.name("target noise before it is cut", std * drawn)
-        limit = limit.abs()
-        cuts = {
-            "on both sides": noise.clamp(-limit, limit),
-            "from above only": noise.minimum(limit),
-            "from below only": noise.maximum(-limit),
-            "before it is multiplied by its deviation": std * drawn.clamp(-limit, limit),
-            "not at all": noise,
-        }
-        cut = q.name("target noise", q.choose("target noise is cut", cuts))
-        noisy = q.name("the next action with noise", action + cut)
-        bounds = {
-            "cut at the bounds": noisy.clamp(-1, 1),
-            "not cut at the bounds": noisy,
-            "cut at the limit of the noise": noisy.clamp(-limit, limit),
-        }
-        chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
-        action = q.name("the next action that critics see", chosen)
+        hp = run.hyperparameters
+        action = _smooth_action(q, action, numbers, hp.target_policy_noise, hp.target_noise_clip)
     else:
-        numbers = _make_tensor(get_update_noise(run, step, len(action)))
-        smoothed = {
-            f"with noise of {std:g}": (
-                action + (std * numbers).clamp(-SMOOTHING_CLIP, SMOOTHING_CLIP)
-            ).clamp(-1, 1)
-            for std in SMOOTHING_STDS
-        }
+        smoothed = {}
+        for std in SMOOTHING_STDS:
+            noise = (std * _make_tensor(numbers)).clamp(-SMOOTHING_CLIP, SMOOTHING_CLIP)
+            smoothed[f"with noise of {std:g}"] = (action + noise).clamp(-1, 1)
         action = q.choose("the next action", {"without noise": action, **smoothed})
     return _compute_values(q, run, step, state, action)
+
+
+def _smooth_action(
+    q: FormulaQuantities, action: Tensor, numbers: Array, noise_std: float, clip: float
+) -> Tensor:
+    # TD3's target policy smoothing (Fujimoto et al. 2018, eq. 14).
+    std = q.name("the deviation of target noise", noise_std)
+    limit = q.name("the limit of target noise", clip)
+    drawn = q.name("the standard normal number", numbers)
+    noise = q.name("target noise before it is cut", std * drawn)
+    limit = limit.abs()
+    cuts = {
+        "on both sides": noise.clamp(-limit, limit),
+        "from above only": noise.minimum(limit),
+        "from below only": noise.maximum(-limit),
+        "before it is multiplied by its deviation": std * drawn.clamp(-limit, limit),
+        "not at all": noise,
+    }
+    cut = q.name("target noise", q.choose("target noise is cut", cuts))
+    noisy = q.name("the next action with noise", action + cut)
+    bounds = {
+        "cut at the bounds": noisy.clamp(-1, 1),
+        "not cut at the bounds": noisy,
+        "cut at the limit of the noise": noisy.clamp(-limit, limit),
+    }
+    chosen = q.choose("the next action", bounds, ["not cut at the bounds"])
+    return q.name("the next action that critics see", chosen)
 
 
 def compute_squashed_sample(
@@ -450,24 +456,25 @@ def compute_critic_gradients(
             "the value of the first critic, with a gradient": values[0],
         }
         targets[1] = q.choose("the target of the second critic", options)
-    terms, losses = zip(
-        *(
-            _compute_critic_loss(q, ORDINALS[name], value, due, run)
-            for name, value, due in zip(names, values, targets, strict=True)
-        ),
-        strict=True,
-    )
-    if len(names) > 1:
-        for what in ("value", "error", "loss"):
-            q.join(f"the {what} of each critic", [f"the {what} of {ORDINALS[n]}" for n in names])
+    terms, losses = list[Tensor](), list[Tensor]()
+    for name, value, due in zip(names, values, targets, strict=True):
+        of_transitions, of_critic = _compute_critic_loss(q, ORDINALS[name], value, due, run)
+        terms.append(of_transitions)
+        losses.append(of_critic)
     total = torch.stack(losses)
     forms = {"the sum": total.sum(), "the product": total.prod()}
     if len(names) > 1:
+        for what in ("value", "error", "loss"):
+            q.join(f"the {what} of each critic", [f"the {what} of {ORDINALS[n]}" for n in names])
         each = torch.stack(terms)
-        forms["the larger one of each transition"] = each.amax(0).mean()
-        forms["the smaller one of each transition"] = each.amin(0).mean()
-        forms["that of the first critic alone"], forms["that of the second critic alone"] = total
-        forms["the larger one"], forms["the smaller one"] = total.amax(), total.amin()
+        forms |= {
+            "the larger one of each transition": each.amax(0).mean(),
+            "the smaller one of each transition": each.amin(0).mean(),
+            "that of the first critic alone": total[0],
+            "that of the second critic alone": total[1],
+            "the larger one": total.amax(),
+            "the smaller one": total.amin(),
+        }
     pulls = differentiate_loss(q.choose("the loss of both", forms), outputs)
     return torch.stack([pull[rows, taken] for pull in pulls])
 
@@ -505,40 +512,48 @@ def compute_policy_gradient(
         drawn = get_update_noise(run, step, len(seen))
         stored = data.actions if (data := _find_shared_minibatch(run, step)) else None
         action, log_prob = compute_squashed_sample(q, run, output, raw, drawn, stored)
-        heat = _name_temperature(q, run, step)
-        penalty = q.name("the entropy term", heat * log_prob)
+        temperature = _name_temperature(q, run, step)
+        penalty = q.name("the entropy term", temperature * log_prob)
     else:
         action = q.name("the policy's action", torch.tanh(output))
-    names = list_critic_names(run)
-    versions = _list_critic_versions(run, step)
+    values = _judge_action(q, run, step, action)
+    options, usual = {"": values[0]}, list[str]()
+    if len(values) > 1:
+        options, usual = dict(combine_critics(values)), ["the smaller of both critics"]
+        if not is_soft:  # TD3 maximizes the first critic
+            options = {"the first critic": options.pop("the first critic"), **options}
+    value = q.choose("what the policy maximizes", options, usual)
+    value = q.name("the value that the policy maximizes", value)
+    terms = {"the log-probability": penalty - value}
+    if is_soft:
+        terms["the value"] = log_prob - temperature * value
+        terms["both"] = temperature * (log_prob - value)
+    each = q.choose("the temperature multiplies", terms)
+    each = q.name("the policy's loss of each transition", each)
+    losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
+    return differentiate_loss(q.choose("the policy's loss", losses), [outputs])[0]
+
+
+def _judge_action(
+    q: FormulaQuantities, run: ProbeRun, step: OptimizerStepRecord, action: Tensor
+) -> list[Tensor]:
+    # The value of a policy's action by each critic, float[rows].
+    names, versions = list_critic_names(run), _list_critic_versions(run, step)
     shared = q.choose("values", versions)
-    places = {"the observations that the policy sees": seen}
+    places = {"the observations that the policy sees": _make_tensor(step.observations)}
     judged = {"the policy's": action}
     if data := _find_shared_minibatch(run, step):
         places["the next observations"] = _make_tensor(data.next_observations)
         judged["that of the minibatch"] = _make_tensor(data.actions)
     seen = q.choose("what critics see", places)
+    known = {**versions, TRAINED: shared} if len(names) > 1 else {TRAINED: shared}
+    own = {_name_one_critic(words): each for words, each in known.items()}
     values = []
     for name in names:
         chosen = q.choose(f"the action that {ORDINALS[name]} judges", judged)
-        known = versions | {TRAINED: shared} if len(names) > 1 else {TRAINED: shared}
-        own = {_name_one_critic(words): each for words, each in known.items()}
         then, suffix = q.choose(f"the value of {ORDINALS[name]}", own)
         values.append(run_network(then, name + suffix, torch.hstack([seen, chosen]))[:, 0])
-    options = dict(combine_critics(values)) if len(values) > 1 else {"": values[0]}
-    smaller = next(iter(options))
-    if not is_soft and len(values) > 1:
-        options = {"the first critic": options.pop("the first critic"), **options}
-    value = q.choose("what the policy maximizes", options, [smaller][: len(options) > 1])
-    value = q.name("the value that the policy maximizes", value)
-    terms = {"the log-probability": penalty - value}
-    if is_soft:
-        terms["the value"] = log_prob - heat * value
-        terms["both"] = heat * (log_prob - value)
-    each = q.choose("the temperature multiplies", terms)
-    each = q.name("the policy's loss of each transition", each)
-    losses = {"a mean over the minibatch": each.mean(), "a sum over the minibatch": each.sum()}
-    return differentiate_loss(q.choose("the policy's loss", losses), [outputs])[0]
+    return values
 
 
 def _list_critic_versions(

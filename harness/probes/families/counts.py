@@ -1,7 +1,7 @@
 """Probes that count the events of an off-policy training and their order."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -43,20 +43,11 @@ def compare_counts(
         "policy steps": getattr(hp, "policy_delay", 1),
         "minibatches": getattr(hp, "batch_size", 1),
     }
-    words = []
-    for name, number, right in zip(names, found, due, strict=True):
-        times = [unit for unit, size in units.items() if size > 1 and number == size * right > 0]
-        shares = [
-            unit for unit, size in units.items() if size > 1 < number and number * size == right
-        ]
-        if number == NO_EVENT != right:
-            words.append(f"{name}: never")
-        elif times and number != right:
-            words.append(f"{name}: {number / right:g} times, as if counted in {times[0]}")
-        elif shares and number != right:
-            words.append(f"{name}: once in {right / number:g}, as if {shares[0]} were counted")
-        elif abs(number - right) == 1:
-            words.append(f"{name}: one {'more' if number > right else 'fewer'}")
+    words = [
+        f"{name}: {text}"
+        for name, number, right in zip(names, found, due, strict=True)
+        if number != right and (text := _describe_wrong_count(number, right, units))
+    ]
     words += describe_delays(run) if (found != due).any() else []
     if not words:
         return counts
@@ -64,30 +55,55 @@ def compare_counts(
     return dataclasses.replace(counts, meaning="; ".join([entries, *words]))
 
 
+def _describe_wrong_count(number: float, right: float, units: Mapping[str, int]) -> str:
+    if number == NO_EVENT:
+        return "never"
+    for unit, size in units.items():
+        if size > 1 and number == size * right > 0:
+            return f"{number / right:g} times, as if counted in {unit}"
+    for unit, size in units.items():
+        if size > 1 and number > 1 and number * size == right:
+            return f"once in {right / number:g}, as if {unit} were counted"
+    return f"one {'more' if number > right else 'fewer'}" if abs(number - right) == 1 else ""
+
+
 def describe_delays(run: ProbeRun) -> list[str]:
     """Return after how many critic steps delayed events happen, if not after as many as due."""
-    is_dqn = run.experiment.algorithm == "dqn"
-    steps, delay = run.record.steps, getattr(run.hyperparameters, "policy_delay", 1)
-    critics_of = [0, *np.cumsum(["critic1" in step.networks for step in steps])]
-    policy = [critics_of[i] for i, step in enumerate(steps) if "policy" in step.networks]
-    moves = [critics_of[i] for _, i, name in run.record.target_moves if name == "critic1_target"]
-    due = () if run.experiment.algorithm != "td3" else range(delay, critics_of[-1] + 1, delay)
-    words = [describe_optimizers(run)] if critics_of[-1] else []
-    every = run.hyperparameters.target_interval_in_updates() if is_dqn else None
-    if every and len(moves) == 1 and critics_of[-1] - moves[0] > 2 * every:
-        words.append("one target update and none later, as if their counter stood still")
-    if len(due) and not policy and not moves:
-        words.append("no delayed event, as if their counter stood still or began anew each time")
+    steps, algorithm = run.record.steps, run.experiment.algorithm
+    # Critic steps before each optimizer step, and in all.
+    critic_counts = [0, *np.cumsum(["critic1" in step.networks for step in steps])]
+    policy = [critic_counts[i] for i, step in enumerate(steps) if "policy" in step.networks]
+    moves = [critic_counts[i] for _, i, name in run.record.target_moves if name == "critic1_target"]
+    words = [describe_optimizers(run)] if critic_counts[-1] else []
+    if algorithm == "dqn":
+        every = run.hyperparameters.target_interval_in_updates()
+        if every and len(moves) == 1 and critic_counts[-1] - moves[0] > 2 * every:
+            words.append("one target update and none later, as if their counter stood still")
+    if algorithm == "td3" and (count := critic_counts[-1]):
+        words += _describe_delayed_events(policy, moves, run.hyperparameters.policy_delay, count)
+    return [each for each in words if each]
+
+
+def _describe_delayed_events(
+    policy: Sequence[int], moves: Sequence[int], delay: int, n_critic_steps: int
+) -> list[str]:
+    """Return how policy steps and target updates, by critic steps before them, are not as due."""
+    n_due = n_critic_steps // delay
+    if not n_due:
+        return []
+    if not policy and not moves:
+        return ["no delayed event, as if their counter stood still or began anew each time"]
+    words = []
     for name, at in (("policy steps", policy), ("target updates", moves)):
-        gaps = np.diff(at) if len(due) else np.array([])
-        if len(due) > 2 and len(at) == 1:
+        gaps = np.diff(at)
+        if n_due > 2 and len(at) == 1:
             words.append(f"{name}: one, after critic step {at[0]}, and none later")
         elif len(gaps) and np.ptp(gaps):
             shown = ", ".join(map(str, at[:6]))
             words.append(f"{name}: after critic steps {shown}, not each {delay}")
         elif len(gaps) and gaps[0] != delay:
             words.append(f"{name}: once in {gaps[0]} critic steps, not once in {delay}")
-    return [each for each in words if each]
+    return words
 
 
 def make_count_probes(
@@ -210,5 +226,6 @@ def _measure_update_order(run: ProbeRun, has_temperature: bool) -> ProbeMeasurem
     first = next((i for i, s in enumerate(run.record.steps) if s.env_steps == when), 0)
     # A move is noted with the number of optimizer steps before it.
     early = [float(any(first < taken <= first + place for taken in moved)) for place in places]
-    expected = np.arange(2 * len(networks)) * (np.arange(2 * len(networks)) < len(networks))
-    return ProbeMeasurement(np.array(ranks + early), expected.astype(float))
+    # The networks learn in this order, and no target moves before.
+    expected = [float(place) for place in range(len(networks))] + [0.0] * len(networks)
+    return ProbeMeasurement(np.array(ranks + early), np.array(expected))

@@ -224,10 +224,8 @@ class CriticProbes:
             raise UnmeasuredError(LINEAR_LOSS_NOTE)
         if cause := self._explain_gradients(run):
             joined[cause] = found
-        due, explain = (
-            np.concatenate(expected),
-            functools.partial(explain_targets, run, found, read),
-        )
+        explain = functools.partial(explain_targets, run, found, read)
+        due = np.concatenate(expected)
         return ProbeMeasurement(found, due, None, joined, parts, kinds, explain=explain)
 
     def _list_targets(self, run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
@@ -313,8 +311,8 @@ class CriticProbes:
             steps = list_critic_updates(run)
             measured = np.ravel([summarize_spread(self.reader.slopes(run, step)) for step in steps])
             due = np.full_like(measured, 1.0 if self.halves_loss else 2.0)
-            sums = run.hyperparameters.batch_size * np.outer((0.5, *LOSS_FACTORS), due / due)
-            others = {SUMMED_LOSS: sums}
+            means = np.outer((0.5, *LOSS_FACTORS), np.ones_like(measured))
+            others = {SUMMED_LOSS: run.hyperparameters.batch_size * means}
             if cause := self._explain_gradients(run):
                 others[cause] = measured
             explain = functools.partial(explain_critic_gradients, run)
@@ -425,20 +423,16 @@ def measure_policy_weights(
     if learns_at_next_observations(run, steps[0]):
         found = np.zeros_like(found)  # nothing pulls at the minibatch's own observations
         others = {NEXT_OBSERVATIONS: found}
-    explain = functools.partial(
-        explain_policy_gradient, run, steps[:2], [rest for _, rest in fits[:2]]
-    )
+
+    def explain() -> str:
+        # PyTorch and its second of start-up are only needed here.
+        from parallax.harness.probes.families import changed_formulas
+
+        rests = [rest for _, rest in fits[:2]]
+        return changed_formulas.explain_policy_gradient(run, steps[:2], rests)
+
     expected = np.tile(paper, (len(found), 1))
     return ProbeMeasurement(found, expected, alternatives=others, explain=explain)
-
-
-def explain_policy_gradient(
-    run: ProbeRun, steps: Sequence[OptimizerStepRecord], rests: Sequence[float]
-) -> str:
-    """Return which quantity of the policy's loss differs; see `changed_formulas`."""
-    from parallax.harness.probes.families import changed_formulas
-
-    return changed_formulas.explain_policy_gradient(run, steps, rests)
 
 
 def describe_untaken_pulls(run: ProbeRun) -> str:
@@ -463,8 +457,6 @@ LARGEST_LEARNS = "the largest value learns, not that of the action taken"
 ALL_PAIRS = "each value is compared with the targets of all transitions"
 MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
-
-
 MIN_SCALE_DISTANCE = 0.02
 """Smallest distance from 1 of a factor of values: other changes imitate nearer ones."""
 LOSS_FACTORS = (1.0, 2.0)
@@ -477,11 +469,15 @@ def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
     basis = np.stack([value, target], axis=1)
     weights = np.linalg.lstsq(basis, pull, rcond=None)[0]
     factor, loss = -weights[0] / weights[1], weights[1] ** 2 / weights[0]
-    is_usual = [
+    if abs(factor - 1) < MIN_SCALE_DISTANCE:
+        return ""
+    # If the value has a usual weight, the target is scaled and not the value.
+    scales_target, is_usual_loss = (
         np.isclose(each, LOSS_FACTORS, rtol=MAX_FIT_ERROR).any() for each in (weights[0], loss)
-    ]
-    is_near = abs(factor - 1) < MIN_SCALE_DISTANCE or is_usual != [False, True]
-    if is_near or measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
+    )
+    if scales_target or not is_usual_loss:
+        return ""
+    if measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
         return ""
     return f"the loss compares {factor:.3g} times the value with the target"
 

@@ -61,40 +61,46 @@ def make_initialization_probes(
     first = ("policy",) if "policy" in NETWORK_NAMES[algorithm] else ()
     layers = _list_layers(algorithm, second)
 
-    def created(cache: ExperimentCache) -> list[Mapping[str, Array]]:
+    def list_weights(cache: ExperimentCache) -> list[Mapping[str, Array]]:
         return [own(cache, number).record.created for number in range(N_SEEDS)]
 
-    def shapes(cache: ExperimentCache) -> ProbeMeasurement:
-        weights = created(cache)[0]
+    def measure_sizes(cache: ExperimentCache) -> ProbeMeasurement:
+        weights = list_weights(cache)[0]
         names = [f"{n}.{i}.bias" for n in (*first, second) for i in (0, 1)]
         units = np.array([float(len(weights[name])) for name in names])
         return ProbeMeasurement(units, np.array(start.sizes, float))
 
-    def there(cache: ExperimentCache) -> list[str]:
+    def list_layers(cache: ExperimentCache) -> list[str]:
         # A policy whose standard deviation is a parameter has no layer for it.
-        return [name for name in layers if f"{name}.weight" in created(cache)[0]]
+        return [name for name in layers if f"{name}.weight" in list_weights(cache)[0]]
 
-    def listing(found: Mapping[str, float]) -> Array:
+    def to_array(found: Mapping[str, float]) -> Array:
         return np.array([found.get(name, np.nan) for name in layers])
 
-    def gains(cache: ExperimentCache) -> ProbeMeasurement:
-        arrays = {name: [w[f"{name}.weight"] for w in created(cache)] for name in there(cache)}
+    def measure_gains(cache: ExperimentCache) -> ProbeMeasurement:
+        arrays = {
+            name: [w[f"{name}.weight"] for w in list_weights(cache)] for name in list_layers(cache)
+        }
         value = {name: float(np.sqrt(np.mean(np.square(a)))) for name, a in arrays.items()}
         expected = {name: start.gain(name, a[0].shape) for name, a in arrays.items()}
-        return ProbeMeasurement(listing(value), listing(expected))
+        return ProbeMeasurement(to_array(value), to_array(expected))
 
-    def biases(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_biases(cache: ExperimentCache) -> ProbeMeasurement:
         value = {
-            name: float(np.sqrt(np.mean([_scale_biases(w, name) ** 2 for w in created(cache)])))
-            for name in there(cache)
+            name: float(
+                np.sqrt(np.mean([_scale_biases(w, name) ** 2 for w in list_weights(cache)]))
+            )
+            for name in list_layers(cache)
         }
-        inputs = {name: created(cache)[0][f"{name}.weight"].shape[1] for name in there(cache)}
+        inputs = {
+            name: list_weights(cache)[0][f"{name}.weight"].shape[1] for name in list_layers(cache)
+        }
         bias = start.bias
         due = {n: bias(n, size) if callable(bias) else bias for n, size in inputs.items()}
-        return ProbeMeasurement(listing(value), listing(due))
+        return ProbeMeasurement(to_array(value), to_array(due))
 
-    def orthogonality(cache: ExperimentCache) -> ProbeMeasurement:
-        weights = {name: created(cache)[0][f"{name}.weight"] for name in there(cache)}
+    def measure_orthogonality(cache: ExperimentCache) -> ProbeMeasurement:
+        weights = {name: list_weights(cache)[0][f"{name}.weight"] for name in list_layers(cache)}
         found = [float(_is_orthogonal(array)) for array in weights.values() if len(array) > 1]
         return ProbeMeasurement(np.array(found), np.full(len(found), float(start.orthogonal)))
 
@@ -110,7 +116,7 @@ def make_initialization_probes(
         start.size_source,
         "units: first and second layer of the policy, then of the "
         + ("value network" if second == "value" else "critics"),
-        shapes,
+        measure_sizes,
         make_entry_description(hidden),
         counts=True,
         part=NETWORKS,
@@ -122,7 +128,7 @@ def make_initialization_probes(
             "How large are weights at the start?",
             start.source,
             "root mean square per layer: " + ", ".join(layers),
-            gains,
+            measure_gains,
             make_entry_description(layers),
             tolerance=0.12,
             has_own_units=True,
@@ -133,7 +139,7 @@ def make_initialization_probes(
             "How large are biases at the start?",
             start.source,
             "root mean square per layer times the root of its inputs: " + ", ".join(layers),
-            biases,
+            measure_biases,
             make_entry_description(layers),
             tolerance=0.2,
             # A last layer has few biases, so their spread is uncertain.
@@ -145,7 +151,7 @@ def make_initialization_probes(
             "Are the weights of a layer orthogonal at the start?",
             start.source,
             "0 no, 1 yes, per layer with more than one output",
-            orthogonality,
+            measure_orthogonality,
             _describe_orthogonality,
             counts=True,
             part=NETWORKS,
@@ -156,9 +162,8 @@ def make_initialization_probes(
 def _list_layers(algorithm: str, second: str) -> list[str]:
     heads = POLICY_HEADS.get(algorithm, ("out",))
     policy = [f"policy.{layer}" for layer in ("0", "1", *heads)]
-    return policy * ("policy" in NETWORK_NAMES[algorithm]) + [
-        f"{second}.{layer}" for layer in ("0", "1", "out")
-    ]
+    others = [f"{second}.{layer}" for layer in ("0", "1", "out")]
+    return policy + others if "policy" in NETWORK_NAMES[algorithm] else others
 
 
 def _scale_biases(weights: Mapping[str, Array], layer: str) -> Array:
@@ -198,6 +203,14 @@ def make_initial_constant_probe(
     )
 
 
+def _is_target_copy(weights: Mapping[str, Array], network: str) -> bool:
+    own = {name: array for name, array in weights.items() if name.split(".")[0] == network}
+    return all(
+        np.array_equal(array, weights[name.replace(network, f"{network}_target", 1)])
+        for name, array in own.items()
+    )
+
+
 def make_initial_target_probe(runs: OffPolicyRuns, source: str) -> Probe:
     """Return the probe of initial target networks."""
     there = NETWORK_NAMES[runs.algorithm]
@@ -208,11 +221,7 @@ def make_initial_target_probe(runs: OffPolicyRuns, source: str) -> Probe:
         weights = runs.run_library_defaults(cache).record.created
         critics = [weights[f"critic{i}.0.weight"] for i in (1, 2)] if twins else []
         differ = [float(not np.array_equal(critics[0], critics[1]))] if twins else []
-        same = [
-            float(all(np.array_equal(a, weights[k.replace(n, f"{n}_target", 1)]) for k, a in pairs))
-            for n in copied
-            for pairs in [[(k, a) for k, a in weights.items() if k.split(".")[0] == n]]
-        ]
+        same = [float(_is_target_copy(weights, network)) for network in copied]
         return ProbeMeasurement(np.array([*differ, *same]), np.ones(len(differ) + len(same)))
 
     names = tuple(f"target of the {name} is a copy" for name in copied)

@@ -492,14 +492,27 @@ def compute_unexplained_share(
 ) -> float:
     """Return the share of the last layers' gradients that gradients by outputs cannot explain."""
     heads = _split_head_gradients(run, network, step, step.gradients, activation).values()
-    return max(_compute_relative_difference(whole - rest, whole) for _, rest, whole in heads)
+    return max(_compute_relative_difference(h.layer - h.rest, h.layer) for h in heads)
+
+
+@dataclasses.dataclass(frozen=True)
+class _HeadGradients:
+    """Gradients of a head, a last layer of a network.
+
+    Attributes:
+        by_outputs: Gradients by its outputs, solved from the layer's, float[rows, outputs].
+        rest: Part of the layer's that is no sum over the minibatch's features.
+        layer: Gradients of the layer's weights and biases, float[units + 1, outputs].
+    """
+
+    by_outputs: Array
+    rest: Array
+    layer: Array
 
 
 def _split_head_gradients(
     run: ProbeRun, network: str, step: OptimizerStepRecord, pulls: Parameters, f: Activation
-) -> dict[str, tuple[Array, Array, Array]]:
-    # Of each head: gradients by its outputs, solved from its layer's; the rest of the layer's,
-    # which is not a sum over the minibatch's features; and the layer's, float[units + 1, outputs].
+) -> dict[str, _HeadGradients]:
     hidden = compute_features(step.before, network, build_network_inputs(run, network, step), f)
     system = np.vstack([hidden.T, np.ones(len(hidden))])
     found = {}
@@ -508,7 +521,7 @@ def _split_head_gradients(
         if f"{name}.weight" in pulls:
             whole = np.vstack([pulls[f"{name}.weight"].T, pulls[f"{name}.bias"]])
             solved = np.asarray(np.linalg.lstsq(system, whole, rcond=None)[0])
-            found[head] = solved, whole - system @ solved, whole
+            found[head] = _HeadGradients(solved, whole - system @ solved, whole)
     if not found:
         raise UnmeasuredError(f"its optimizer got no gradient of {network}")
     return found
@@ -523,15 +536,17 @@ def adds_earlier_gradients(run: ProbeRun, network: str) -> bool:
     _, activation = HIDDEN_LAYERS[run.experiment.algorithm]
     steps, cosines = list_network_updates(run, network), list[float]()
     for last, step in zip([steps[0], *steps], steps, strict=False):
-        (own, found), (old, before) = (
-            [np.hstack([head[i] for head in heads.values()]) for i in (1, 2)]
-            for of in (step, last)
-            for heads in [_split_head_gradients(run, network, step, of.gradients, activation)]
+        now, before = (
+            _split_head_gradients(run, network, step, gradients, activation).values()
+            for gradients in (step.gradients, last.gradients)
         )
-        size, length = float(np.linalg.norm(own)), max(float(np.linalg.norm(old)), 1e-30)
-        if size > MIN_FOREIGN_SHARE * np.linalg.norm(found):
-            is_sum = not np.allclose(found, before)  # not the same gradient again, or the first one
-            cosines.append(is_sum * float(np.sum(own * old)) / size / length)
+        rest, last_rest = (np.hstack([head.rest for head in heads]) for heads in (now, before))
+        layer, last_layer = (np.hstack([head.layer for head in heads]) for heads in (now, before))
+        size, length = float(np.linalg.norm(rest)), max(float(np.linalg.norm(last_rest)), 1e-30)
+        if size > MIN_FOREIGN_SHARE * np.linalg.norm(layer):
+            # The same gradient again, as in the first step, is no sum.
+            is_sum = not np.allclose(layer, last_layer)
+            cosines.append(is_sum * float(np.sum(rest * last_rest)) / size / length)
     return bool(cosines) and min(cosines) > MIN_COSINE
 
 
@@ -552,8 +567,8 @@ def _adds_policy_gradients(run: ProbeRun, network: str) -> bool:
     rests = []
     for step in list_network_updates(run, network) if network.startswith("critic") else ():
         heads = _split_head_gradients(run, network, step, step.gradients, activation)
-        _, own, found = heads["out"]
-        if np.linalg.norm(own) <= MIN_FOREIGN_SHARE * np.linalg.norm(found):
+        rest, layer = heads["out"].rest, heads["out"].layer
+        if np.linalg.norm(rest) <= MIN_FOREIGN_SHARE * np.linalg.norm(layer):
             continue
         seen = build_network_inputs(run, network, step)
         features = [compute_features(step.before, network, seen, activation)]
@@ -568,8 +583,8 @@ def _adds_policy_gradients(run: ProbeRun, network: str) -> bool:
                 features += [compute_features(last.before, network, x, activation) for x in shown]
         every = np.vstack(features)
         system = np.vstack([every.T, np.ones(len(every))])
-        solved = np.linalg.lstsq(system, found, rcond=None)[0]
-        rests.append(np.linalg.norm(found - system @ solved) / np.linalg.norm(own))
+        solved = np.linalg.lstsq(system, layer, rcond=None)[0]
+        rests.append(np.linalg.norm(layer - system @ solved) / np.linalg.norm(rest))
     return bool(rests and max(rests) < MAX_UNEXPLAINED)
 
 
@@ -580,7 +595,7 @@ def _compute_largest_unexplained_share(
     for step in list_network_updates(run, network):
         seen = build_network_inputs(run, network, step)
         heads = _split_head_gradients(run, network, step, step.gradients, activation)
-        pulls = {name: head[0] for name, head in heads.items()}
+        pulls = {name: head.by_outputs for name, head in heads.items()}
         # Rounding decides whether a gradient passes a unit whose input is almost 0.
         either = [
             backpropagate_gradients(step.before, network, seen, activation, pulls, above)
@@ -635,11 +650,9 @@ def _identify_activation(run: ProbeRun, network: str) -> str:
 
 
 def _evaluate_activation(name: str) -> Array:
-    return (
-        ACTIVATIONS[name](ACTIVATION_INPUTS)
-        if name in ACTIVATIONS
-        else np.full_like(ACTIVATION_INPUTS, np.nan)
-    )
+    if name in ACTIVATIONS:
+        return ACTIVATIONS[name](ACTIVATION_INPUTS)
+    return np.full_like(ACTIVATION_INPUTS, np.nan)
 
 
 def _make_activation_description(networks: Sequence[str]) -> DescribeDifference:

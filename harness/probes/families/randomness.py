@@ -44,14 +44,9 @@ DRAW_NAMES = (
 )
 RANDOM_STEPS, EXPLORING_STEPS = 1024, 768
 """Environment steps of all copies together whose random actions, or exploration, are read."""
-CYCLES, LONG_CYCLES = (
-    [(n_envs, {"train_freq": every, "gradient_steps": steps}) for n_envs, every, steps in each]
-    for each in (
-        ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1)),
-        ((4, RANDOM_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, RANDOM_STEPS, 1), (1, 1, 1)),
-    )
-)
-"""Parallel environments and update cycles, the most informative first; frameworks refuse some."""
+CYCLES = ((4, 4, 4), (4, 1, 1), (1, 1, 4), (1, 1, 1))
+LONG_CYCLES = ((4, RANDOM_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, RANDOM_STEPS, 1), (1, 1, 1))
+"""Parallel environments, `train_freq` and `gradient_steps`, the most informative first."""
 ROUNDING = 0.08
 """Deviation of shares and quantiles, and of bounds by a quarter, that is not by chance."""
 MIN_CORRELATION = 0.42
@@ -72,7 +67,7 @@ SettingsMaker = Callable[[ExperimentCache], Mapping[str, Any]]
 def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequence[Probe]:
     """Return the probes of an implementation's own random numbers, and of its saved model."""
 
-    def seeding(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_generators(cache: ExperimentCache) -> ProbeMeasurement:
         run = run_own_randomness(cache, algorithm, make_settings)
         events = run.record.generator_events
         updated = {step.env_steps for step in run.record.steps}
@@ -86,7 +81,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             counts, np.zeros_like(counts), meaning=f"{len(events)} times: {'; '.join(words)}"
         )
 
-    def draws(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_draws(cache: ExperimentCache) -> ProbeMeasurement:
         run = run_own_randomness(cache, algorithm, make_settings)
         warm_up = 0 if algorithm == "ppo" else WARM_UP_STEPS
         actions = run.get_actions().reshape(-1, run.experiment.n_envs, run.get_actions().shape[1])
@@ -98,13 +93,15 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         counts.append(len(batches) - len({np.sort(batch).tobytes() for batch in batches}))
         drawn_envs = {int(row) % run.experiment.n_envs for batch in batches for row in batch}
         counts.append(run.experiment.n_envs - len(drawn_envs))
-        value, words = np.array(counts, float), describe_shuffles(batches, run.experiment.n_envs)
-        words = words if algorithm == "ppo" else ""
-        if algorithm == "ppo" and (left := _count_undrawn(run, batches)):
-            words = f"{left} of {run.hyperparameters.rollout_steps} transitions are in no minibatch"
+        value, words = np.array(counts, float), ""
+        if algorithm == "ppo":
+            words = describe_shuffles(batches, run.experiment.n_envs)
+            if left := _count_undrawn(run, batches):
+                size = run.hyperparameters.rollout_steps
+                words = f"{left} of {size} transitions are in no minibatch"
         return ProbeMeasurement(value, 0 * value, meaning=words)
 
-    def reloading(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_reloading(cache: ExperimentCache) -> ProbeMeasurement:
         settings = run_own_randomness(cache, algorithm, make_settings).record.reloaded_settings
         if not settings:
             raise UnmeasuredError("its models are not saved and loaded with their settings")
@@ -114,7 +111,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             np.array([float(len(changed))]), np.zeros(1), meaning=f"changed: {', '.join(words)}"
         )
 
-    def shared(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_sharing(cache: ExperimentCache) -> ProbeMeasurement:
         runs = (
             run_own_randomness(cache, algorithm, make_settings, EXPLORING_STEPS, **changes)
             for changes in EXPLORATIONS.get(algorithm, ({},))
@@ -125,7 +122,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             raise UnmeasuredError("it trains one environment only")
         return ProbeMeasurement(value, 0 * value)
 
-    def random_actions(cache: ExperimentCache) -> ProbeMeasurement:
+    def measure_distribution(cache: ExperimentCache) -> ProbeMeasurement:
         steps = RANDOM_STEPS if ALGORITHMS[algorithm].actions == "discrete" else N_ENVS
         noise = {"exploration_noise"} & {*field_names(ALGORITHMS[algorithm])}
         changes: dict[str, Any] = {"learning_starts": RANDOM_STEPS, **dict.fromkeys(noise, 0.0)}
@@ -141,7 +138,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         "the papers' algorithms: uniformly from the action space",
         f"share of each discrete action, within {ROUNDING:g}; or bounds, within "
         f"{ROUNDING / 4:.0%} of the range, and distance from uniform numbers",
-        random_actions,
+        measure_distribution,
         make_entry_description(()),
     )
     return (
@@ -151,7 +148,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             f"Does each of {N_ENVS} environments, and each action dimension, explore for itself?",
             "the papers' algorithms: random numbers of its own for each action",
             FOLLOWER_NAMES,
-            shared,
+            measure_sharing,
             part=UPDATE,
         ),
         Probe(
@@ -159,7 +156,7 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             "Does a model have the same settings after it was saved and loaded?",
             "a loaded model trains on as the saved one would",
             "settings of the model that change",
-            reloading,
+            measure_reloading,
             make_entry_description(("settings that change",)),
             counts=True,
             part=LOOP,
@@ -169,14 +166,14 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
             "Is a random generator seeded, made anew or set back once training has begun?",
             "generators go on: a seed that is set again repeats random numbers",
             GENERATOR_EVENT_NAMES,
-            seeding,
+            measure_generators,
         ),
         make_count_probe(
             f"{algorithm}.own_draws",
             f"Do {N_ENVS} environments, steps and minibatches get random numbers of their own?",
             "the papers' algorithms: yes",
             DRAW_NAMES,
-            draws,
+            measure_draws,
         ),
     )
 
@@ -190,10 +187,16 @@ def run_own_randomness(
 ) -> ProbeRun:
     """Run parallel environments with a constant policy and the framework's own random numbers.
 
-    With `exploring` steps after the warm-up, updates are few and action ranges are wide.
+    With `exploring` steps after the warm-up, updates are few and action ranges are wide. The first
+    cycles that the framework accepts are run.
     """
-    cycles = LONG_CYCLES if exploring else CYCLES
-    for n_envs, cycle in [(N_ENVS, {})] if algorithm == "ppo" else cycles:
+    cycles: list[tuple[int, dict[str, int]]] = [(N_ENVS, {})]
+    if algorithm != "ppo":
+        cycles = [
+            (n_envs, {"train_freq": every, "gradient_steps": steps})
+            for n_envs, every, steps in (LONG_CYCLES if exploring else CYCLES)
+        ]
+    for n_envs, cycle in cycles:
         settings = {"learning_starts": WARM_UP_STEPS, **make_settings(cache), **cycle, **changes}
         experiment = _build_experiment(cache, algorithm, settings, n_envs, exploring)
         name = f"{experiment.name} {n_envs} {cycle} {exploring} {changes}"

@@ -486,9 +486,10 @@ def make_greedy_probe(
     """
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        for of in runs:
-            check_recipe_networks(of(cache), "policy")
-        found = [_compare_greedy_actions(of(cache), head) for of in runs]
+        done = [run(cache) for run in runs]
+        for run in done:
+            check_recipe_networks(run, "policy")
+        found = [_compare_greedy_actions(run, head) for run in done]
         outputs, *arrays = zip(*found, strict=True)
         value, cut, tanh, scaled, unscaled = (np.concatenate(each) for each in arrays)
         expected, other = (tanh, cut) if squashed else (cut, tanh)
@@ -500,7 +501,7 @@ def make_greedy_probe(
             # PyTorch and its second of start-up are only needed here.
             from parallax.harness.probes.families import action_formulas
 
-            data = [of(cache).experiment.scripted_data for of in runs]
+            data = [run.experiment.scripted_data for run in done]
             bounds = [(np.array(d.low), np.array(d.high)) for d in data]
             return action_formulas.explain_greedy_actions(arrays[0], outputs, bounds, squashed)
 
@@ -546,9 +547,10 @@ def make_action_range_probe(
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
         value: list[float] = []
         expected: list[float] = []
-        for of in runs:
-            actions, d = of(cache).get_actions(), of(cache).experiment.scripted_data
-            for dimension, bounds in enumerate(zip(d.low, d.high, strict=True)):
+        for run_training in runs:
+            run = run_training(cache)
+            actions, data = run.get_actions(), run.experiment.scripted_data
+            for dimension, bounds in enumerate(zip(data.low, data.high, strict=True)):
                 value += [actions[:, dimension].min(), actions[:, dimension].max()]
                 expected += bounds
         return ProbeMeasurement(np.array(value), np.array(expected))

@@ -179,7 +179,11 @@ def compute_advantages(
     places, kinds = list_rows(ends.astype(np.int64).tobytes(), ends.shape)
     q.mark_rows(kinds)
 
-    before = {f"the values before {name[9:]}": at + ends.size for name, at in places.items()}
+    # Next values may also be values, which follow them in the pool that `take` selects from.
+    before = {
+        f"the values before {name.removeprefix('those of ')}": at + ends.size
+        for name, at in places.items()
+    }
 
     def take(name: str, array: Array | Tensor) -> Tensor:
         pool = torch.cat([torch.as_tensor(array).ravel(), torch.as_tensor(values).ravel()])
@@ -210,10 +214,8 @@ def compute_advantages(
     )
     final, stops = q.name("the mask of next values", final), q.name("the mask of sums", stops)
     q.join("the mask of ends", ("the mask of next values", "the mask of sums"))
-    reward, value = (
-        q.name("the reward", take("rewards are", paid)),
-        q.name("the value", take("values are", values)),
-    )
+    reward = q.name("the reward", take("rewards are", paid))
+    value = q.name("the value", take("values are", values))
     following = q.name("the next value", take("next values are", seen))
     discounted = q.name("the discounted next value", gamma * (1 - final) * following)
     target = q.name("the one-step target", reward + discounted)

@@ -101,10 +101,8 @@ def _measure_surrogate(cache: ExperimentCache) -> ProbeMeasurement:
     expected = formulas.compute_surrogate_slope(weight, ratio, CLIP)
     axis = AnswerAxis("probability ratio", ratio)
     answer = measurements.sort_measurement(np.concatenate(slopes), expected, axis, {})
-    words, explain = (
-        _explain_directions(run, steps[:2], shares),
-        functools.partial(explain_policy_loss, [run]),
-    )
+    words = _explain_directions(run, steps[:2], shares)
+    explain = functools.partial(explain_policy_loss, [run])
     return dataclasses.replace(answer, meaning=words, explain=explain)
 
 
@@ -479,7 +477,8 @@ def _compare_value_slopes(run: ProbeRun, step: OptimizerStepRecord, rollout: int
         start, seen
     )
     now = measurements.predict_values(step.before, seen[rows])
-    due, mean = (2 * VALUE_COEFFICIENT * (now - of) for of in (returns[rows], returns[rows].mean()))
+    due = 2 * VALUE_COEFFICIENT * (now - returns[rows])
+    mean = 2 * VALUE_COEFFICIENT * (now - returns[rows].mean())
     found = measurements.solve_value_slope(run, step, rollout)
     return found, due, mean, _read_value_minibatch(run, step, rollout, returns)
 

@@ -137,10 +137,12 @@ SelectRows = Callable[[Sequence[ScriptedTransition]], NDArray[np.bool_]]
 
 
 def _make_advantage_measure(
-    of: Callable[[ExperimentCache], ProbeRun], pick: SelectRows, stored_name: str = "advantages"
+    run_training: Callable[[ExperimentCache], ProbeRun],
+    select_rows: SelectRows,
+    stored_name: str = "advantages",
 ) -> Callable[[ExperimentCache], ProbeMeasurement]:
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        run = of(cache)
+        run, is_target = run_training(cache), stored_name == "returns"
         value: list[Array] = []
         expected: list[Array] = []
         others: dict[str, list[Array]] = {}
@@ -150,9 +152,9 @@ def _make_advantage_measure(
         previous: int | None = None
         for number, stored in measurements.list_rollouts(run):
             steps = measurements.get_rollout_transitions(run, number)
-            weights, rows = measurements.get_rollout_weights(run, number), pick(steps)
+            weights, rows = measurements.get_rollout_weights(run, number), select_rows(steps)
             seen = measurements.get_rollout_observations(run, number)
-            added = measurements.predict_values(weights, seen) * (stored_name == "returns")
+            added = measurements.predict_values(weights, seen) * is_target
             value.append(stored[stored_name][rows])
             expected.append((measurements.compute_advantages(weights, steps) + added)[rows])
             begun = run.experiment.scripted_data.resets[(number + 1) * len(steps)]
@@ -162,14 +164,14 @@ def _make_advantage_measure(
             previous = steps[-1].end
             read.append(measurements.read_rollout(weights, steps))
             chosen.append(rows)
-            words.append(_describe_wrong_values(weights, steps, stored, stored_name == "returns"))
+            words.append(_describe_wrong_values(weights, steps, stored, is_target))
         joined = {name: np.concatenate(arrays, axis=-1) for name, arrays in others.items()}
         return ProbeMeasurement(
             np.concatenate(value),
             np.concatenate(expected),
             alternatives=joined,
             meaning=words[0] if len({*words}) == 1 else "",
-            explain=lambda: _explain_advantages(np.concatenate(value), read, chosen, stored_name),
+            explain=lambda: _explain_advantages(np.concatenate(value), read, chosen, is_target),
         )
 
     return measure
@@ -179,12 +181,12 @@ def _explain_advantages(
     found: Array,
     rollouts: Sequence[measurements.Rollout],
     rows: Sequence[NDArray[np.bool_]],
-    stored_name: str = "advantages",
+    is_target: bool = False,
 ) -> str:
     # PyTorch and its second of start-up are only needed here.
     from parallax.harness.probes.ppo import changed_formulas
 
-    return changed_formulas.explain_advantages(found, rollouts, rows, stored_name == "returns")
+    return changed_formulas.explain_advantages(found, rollouts, rows, is_target)
 
 
 def _describe_wrong_values(
@@ -347,10 +349,8 @@ def _compute_parallel_advantages(run: ProbeRun) -> tuple[Array, dict[str, Array]
         }
         for name, of_others in ends_of_others.items():
             cases[name] = rewards, of_others, copy
-            not_last, last = (
-                np.append(of_others[:-1], ends[-1]),
-                np.append(ends[:-1], of_others[-1]),
-            )
+            not_last = np.append(of_others[:-1], ends[-1])
+            last = np.append(ends[:-1], of_others[-1])
             cases[f"{name}, but not for the last step"] = rewards, not_last, copy
             cases[f"{name}, only for the last step"] = rewards, last, copy
         for of, i in places.items():
@@ -517,19 +517,22 @@ def _measure_stored_reward(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_truncated_episodes(cache)
     if "rewards" not in run.record.stored:
         raise UnmeasuredError("what it stores was not read")
-    cut = [t for t in run.transitions[: experiments.ROLLOUT_STEPS] if t.end == TRUNCATED]
-    rows = np.array([t.end == TRUNCATED for t in run.transitions[: experiments.ROLLOUT_STEPS]])
-    given = np.array([t.reward for t in cut])
-    following = measurements.predict_values(
-        run.weights, np.array([t.next_observation for t in cut])
-    )
-    text = "the reward plus the discounted value of the state that was cut"
-    others = {text: given + experiments.GAMMA * following}
+    steps = run.transitions[: experiments.ROLLOUT_STEPS]
+    rows = np.flatnonzero([t.end == TRUNCATED for t in steps])
+    given = np.array([steps[row].reward for row in rows])
     after = [*run.transitions[1:], run.transitions[-1]]
-    begun = np.array([after[row].observation for row in np.flatnonzero(rows)])
-    values = measurements.predict_values(run.weights, begun)
-    text = "the reward plus the discounted value of the first state of the next episode"
-    others[text] = given + experiments.GAMMA * values
+    next_values, reset_values = (
+        measurements.predict_values(run.weights, np.array(observations))
+        for observations in (
+            [steps[row].next_observation for row in rows],
+            [after[row].observation for row in rows],
+        )
+    )
+    text = "the reward plus the discounted value of the {}"
+    others = {
+        text.format("state that was cut"): given + GAMMA * next_values,
+        text.format("first state of the next episode"): given + GAMMA * reset_values,
+    }
     return ProbeMeasurement(run.record.stored["rewards"][rows], given, alternatives=others)
 
 

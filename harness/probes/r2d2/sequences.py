@@ -6,7 +6,7 @@ action and the last reward after the features of the observation.
 """
 
 import dataclasses
-from collections.abc import Sequence as Ordered
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def collect_rewards(run: ProbeRun, sequence: ReplaySequence) -> Array:
 
 
 @compute_once
-def compute_stored_states(run: ProbeRun) -> Ordered[LstmState]:
+def compute_stored_states(run: ProbeRun) -> Sequence[LstmState]:
     """Return the actor's states before each transition, with its initial weights."""
     layers, found, first = select_layers(run.weights, "actor"), list[LstmState](), 0
     for last, transition in enumerate(run.transitions):
@@ -287,7 +287,8 @@ def solve_prediction_gradients(run: ProbeRun, step: OptimizerStepRecord) -> list
     Returns:
         One array per sequence of the minibatch, float[length].
     """
-    drawn, layers = (find_sequence_minibatch(run, step), select_layers(step.before, "critic1"))
+    drawn = find_sequence_minibatch(run, step)
+    layers = select_layers(step.before, "critic1")
     hidden = [
         compute_head_features(layers, compute_lstm_outputs(run, s, layers))[:-1] for s in drawn
     ]

@@ -27,12 +27,11 @@ from parallax.harness.probes.r2d2.experiments import (
     R2D2_PAPER,
     SMALL_RESCALING_EPSILON,
 )
-from parallax.harness.probes.r2d2.sequences import LstmState
-from parallax.harness.probes.r2d2.sequences import ReplaySequence as Drawn
+from parallax.harness.probes.r2d2.sequences import LstmState, ReplaySequence
 from parallax.harness.probes.results import AnswerAxis
 
 DUELING_PAPER = "Wang et al. 2016 (arXiv:1511.06581), eq. 9"
-ReadSequence = Callable[[ProbeRun, OptimizerStepRecord, Drawn], Array]
+ReadSequence = Callable[[ProbeRun, OptimizerStepRecord, ReplaySequence], Array]
 """Computes a quantity of each step of a sequence, float[length]."""
 
 
@@ -51,11 +50,11 @@ def _concatenate_sequences(run: ProbeRun, read: ReadSequence) -> Array:
     )
 
 
-def _read_predictions(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> Array:
+def _read_predictions(run: ProbeRun, step: OptimizerStepRecord, drawn: ReplaySequence) -> Array:
     return sequences.compute_sequence_predictions(run, drawn, step.before)
 
 
-def _read_targets(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> Array:
+def _read_targets(run: ProbeRun, step: OptimizerStepRecord, drawn: ReplaySequence) -> Array:
     return sequences.compute_sequence_targets(run, drawn, step.before)
 
 
@@ -102,7 +101,7 @@ def _measure_value_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
 def _measure_inverse_rescaling(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_bootstrap_only(cache)
 
-    def best(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> Array:
+    def best(run: ProbeRun, step: OptimizerStepRecord, drawn: ReplaySequence) -> Array:
         layers = sequences.select_layers(step.before, "critic1_target")
         return np.asarray(sequences.compute_sequence_values(run, drawn, layers).max(axis=1)[1:])
 
@@ -246,7 +245,7 @@ RECURRENT_LAYERS = ("0", "lstm_input", "lstm_state")
 """Layers through which a gradient would reach the burn-in."""
 
 
-def _list_single_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, Drawn]]:
+def _list_single_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, ReplaySequence]]:
     return [
         (step, sequences.find_sequence_minibatch(run, step)[0])
         for step in list_network_steps(run, "critic1")
@@ -254,7 +253,7 @@ def _list_single_sequences(run: ProbeRun) -> list[tuple[OptimizerStepRecord, Dra
 
 
 def _compute_action_value(
-    run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn, state: LstmState
+    run: ProbeRun, step: OptimizerStepRecord, drawn: ReplaySequence, state: LstmState
 ) -> float:
     layers = sequences.select_layers(step.before, "critic1")
     shown, _ = sequences.unroll_lstm(layers, sequences.build_network_inputs(run, drawn), state)
@@ -264,7 +263,7 @@ def _compute_action_value(
 
 
 def _compute_values_from_states(
-    run: ProbeRun, choose: Callable[[OptimizerStepRecord, Drawn], LstmState]
+    run: ProbeRun, choose: Callable[[OptimizerStepRecord, ReplaySequence], LstmState]
 ) -> Array:
     return np.array(
         [
@@ -278,7 +277,7 @@ def _select_learner_layers(step: OptimizerStepRecord) -> Parameters:
     return sequences.select_layers(step.before, "critic1")
 
 
-def _unroll_episode(run: ProbeRun, step: OptimizerStepRecord, drawn: Drawn) -> LstmState:
+def _unroll_episode(run: ProbeRun, step: OptimizerStepRecord, drawn: ReplaySequence) -> LstmState:
     layers = _select_learner_layers(step)
     begun = sequences.make_zero_state(layers)
     if not drawn.offset:
@@ -343,7 +342,7 @@ def _compute_directional_derivative(
     run: ProbeRun,
     layers: Parameters,
     way: Parameters,
-    drawn: Sequence[Drawn],
+    drawn: Sequence[ReplaySequence],
     aims: dict[int, Array],
     states: dict[int, LstmState] | None,
 ) -> float:

@@ -1,6 +1,5 @@
 """Probes of SAC's policy: its standard deviation, actions and log-probabilities."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,21 +49,23 @@ def _measure_std_bounds(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _measure_action(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_frozen_policy(cache)
-    x = OUTPUTS + POLICY_STD * run.experiment.scripted_data.acting_noise[:, 0]
+    noise = run.experiment.scripted_data.acting_noise[:, 0]
+    x = OUTPUTS + POLICY_STD * noise
     expected = (WIDE_LOW[0] + WIDE_HIGH[0]) / 2 + HALF_RANGE * np.tanh(x)
     text = "a Gaussian sample that is not squashed, cut at the bounds"
     others = {text: np.clip(x, WIDE_LOW[0], WIDE_HIGH[0])}
     found = run.get_actions()[:, 0]
-    explain = functools.partial(_explain_action, found, run)
+
+    def explain() -> str:
+        # PyTorch and its second of start-up are only needed here.
+        from parallax.harness.probes.families import action_formulas
+
+        bounds = (WIDE_LOW[0], WIDE_HIGH[0])
+        return action_formulas.explain_action(
+            found, OUTPUTS, noise, POLICY_STD, bounds, is_sample=True
+        )
+
     return ProbeMeasurement(found, expected, AnswerAxis("output", OUTPUTS), others, explain=explain)
-
-
-def _explain_action(found: Array, run: ProbeRun) -> str:
-    # PyTorch and its second of start-up are only needed here.
-    from parallax.harness.probes.families import action_formulas
-
-    noise, bounds = run.experiment.scripted_data.acting_noise[:, 0], (WIDE_LOW[0], WIDE_HIGH[0])
-    return action_formulas.explain_action(found, OUTPUTS, noise, POLICY_STD, bounds, is_sample=True)
 
 
 def _measure_log_prob(cache: ExperimentCache) -> ProbeMeasurement:

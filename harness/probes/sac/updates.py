@@ -1,7 +1,6 @@
 """Probes of SAC's updates: critics, policy, temperature."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -82,19 +81,20 @@ def _compute_next_values(run: ProbeRun, step: OptimizerStepRecord) -> tuple[Arra
 
 def compute_targets(run: ProbeRun, step: OptimizerStepRecord) -> TargetAlternatives:
     """Return the paper's targets of an update, and others by their description."""
-    heat = get_temperature(get_weights_before_update(run, step))
-    paper = formulas.compute_soft_value(*_compute_next_values(run, step), heat)
+    temperature = get_temperature(get_weights_before_update(run, step))
+    paper = formulas.compute_soft_value(*_compute_next_values(run, step), temperature)
     return compute_masked_targets(run, step, paper, {})
 
 
 def list_target_terms(run: ProbeRun, step: OptimizerStepRecord) -> TargetTerms:
     """Return the terms of the paper's targets, with their weights."""
     twins, log_prob = _compute_next_values(run, step)
-    gamma, heat = run.hyperparameters.gamma, get_temperature(get_weights_before_update(run, step))
+    gamma = run.hyperparameters.gamma
+    temperature = get_temperature(get_weights_before_update(run, step))
     return {
         "reward": (find_minibatch(run, step).rewards, 1.0),
         "next value": (twins.min(axis=0), gamma),
-        "log-probability": (log_prob, -gamma * heat),
+        "log-probability": (log_prob, -gamma * temperature),
     }
 
 
@@ -107,10 +107,9 @@ def _measure_policy_terms(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_policy_clipping(cache: ExperimentCache) -> ProbeMeasurement:
-    quiet, loud = (
-        _compute_critic_weight(of(cache)) for of in (RUNS.run_update, experiments.run_huge_rewards)
-    )
-    return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
+    plain = _compute_critic_weight(RUNS.run_update(cache))
+    steep = _compute_critic_weight(experiments.run_huge_rewards(cache))
+    return ProbeMeasurement(np.array([steep / plain]), np.ones(1))
 
 
 def _compute_critic_weight(run: ProbeRun) -> float:
@@ -153,20 +152,20 @@ def _list_policy_terms(
     # float[gradients, terms], and that of the log-probability of a constant action.
     action, _ = sample_actions(run, step, step.observations)
     slopes = compute_critic_slopes(weights, step.observations, action)
-    heat, n = get_temperature(get_weights_before_update(run, step)), len(action)
+    temperature, n = get_temperature(get_weights_before_update(run, step)), len(action)
     noise, map_of, nudge = get_update_noise(run, step, n), run.experiment.std, 1e-4
     assert map_of is not None
     raw = compute_output(step.before, "policy", step.observations, RELU, "std")
     std = map_of(raw)
     if run.experiment.squashed:
         inner = 1 - action**2
-        terms = (2 * heat * action, *(-inner * slope for slope in slopes))
-        constant = heat * noise / std
+        terms = (2 * temperature * action, *(-inner * slope for slope in slopes))
+        constant = temperature * noise / std
     else:
         log_slope = (np.log(map_of(raw + nudge)) - np.log(map_of(raw - nudge))) / (2 * nudge)
-        spread, entropy = std * noise * log_slope, np.stack([0 * raw, -heat * log_slope])
+        spread, entropy = std * noise * log_slope, np.stack([0 * raw, -temperature * log_slope])
         terms = (entropy, *(np.stack([-slope, -slope * spread]) for slope in slopes))
-        constant = heat * np.stack([noise / std, (noise**2 - 1) * log_slope])
+        constant = temperature * np.stack([noise / std, (noise**2 - 1) * log_slope])
     return np.stack([term.ravel() / n for term in terms], axis=1), constant.ravel() / n
 
 
@@ -198,7 +197,6 @@ UPDATE_PROBES: Sequence[Probe] = (
 )
 
 
-TEMPERATURE_FIELD = "temperature"
 LINEAR_IN_LOG_TEMPERATURE = (
     "the loss is linear in the log temperature, so the pull lacks the temperature as a factor"
 )
@@ -230,18 +228,12 @@ def read_temperature_gradients(run: ProbeRun) -> TemperatureGradients:
     """Read the gradients of the temperature's first steps."""
     steps = list_network_steps(run, "temperature")[:MAX_UPDATES]
     found = [get_gradient(step, "temperature.log").reshape(-1)[0] for step in steps]
-    policies = [(get_weights_before_update(run, step), step.before) for step in steps]
-    before, after = (
-        np.array(
-            [
-                _compute_mean_log_prob(run, s, both[i])
-                for s, both in zip(steps, policies, strict=True)
-            ]
-        )
-        for i in (0, 1)
-    )
-    heat = [get_temperature(step.before) for step in steps]
-    return TemperatureGradients(np.array(found), before, after, np.array(heat))
+    starts = [get_weights_before_update(run, step) for step in steps]
+    pairs = zip(steps, starts, strict=True)
+    before = [_compute_mean_log_prob(run, step, start) for step, start in pairs]
+    after = [_compute_mean_log_prob(run, step, step.before) for step in steps]
+    temperatures = [get_temperature(step.before) for step in steps]
+    return TemperatureGradients(*map(np.array, (found, before, after, temperatures)))
 
 
 def _compute_mean_log_prob(run: ProbeRun, step: OptimizerStepRecord, weights: Parameters) -> float:
@@ -251,49 +243,44 @@ def _compute_mean_log_prob(run: ProbeRun, step: OptimizerStepRecord, weights: Pa
 
 def _measure_temperature_gradient(cache: ExperimentCache) -> ProbeMeasurement:
     # Use several temperatures, to separate a constant factor from the temperature.
-    seen = [
-        read_temperature_gradients(of(cache))
-        for of in (RUNS.run_update, experiments.run_huge_rewards)
-    ]
-    found, heat = (
-        np.concatenate([getattr(p, n) for p in seen]) for n in ("gradient", TEMPERATURE_FIELD)
-    )
-    apart, late = (
-        np.concatenate([getattr(p, n) for p in seen]) - experiment_setups.ACTION_SIZE
-        for n in ("before", "after")
-    )
+    runs = (RUNS.run_update(cache), experiments.run_huge_rewards(cache))
+    read = [read_temperature_gradients(run) for run in runs]
+    found = np.concatenate([each.gradient for each in read])
+    temperature = np.concatenate([each.temperature for each in read])
+    # The target entropy is minus the number of actions.
+    apart = np.concatenate([each.before for each in read]) - experiment_setups.ACTION_SIZE
+    late = np.concatenate([each.after for each in read]) - experiment_setups.ACTION_SIZE
+    paper = -temperature * apart
     others = {
         LINEAR_IN_LOG_TEMPERATURE: -apart,
         f"{LINEAR_IN_LOG_TEMPERATURE}, under the policy after its step": -late,
-        "under the policy after its step": -heat * late,
+        "under the policy after its step": -temperature * late,
     }
-    others |= {
-        f"{AWAY_FROM_TARGET}; {text}" if text else AWAY_FROM_TARGET: -pull
-        for text, pull in {"": -heat * apart, **others}.items()
-    }
+    opposite = {f"{AWAY_FROM_TARGET}; {text}": -pull for text, pull in others.items()}
+    others |= {AWAY_FROM_TARGET: -paper, **opposite}
     mirrored = apart + 2 * experiment_setups.ACTION_SIZE
-    others[WRONG_TARGET_SIGN] = np.array([-mirrored, -heat * mirrored])
-    others[WRONG_ENTROPY_SIGN] = np.array([mirrored, heat * mirrored])
-    news = np.concatenate([np.diff(p.gradient, prepend=0.0) for p in seen])
-    known = (-heat * apart, *(row for each in others.values() for row in np.atleast_2d(each)))
-    if any(np.allclose(news, due, rtol=1e-3) for due in known):
+    others[WRONG_TARGET_SIGN] = np.array([-mirrored, -temperature * mirrored])
+    others[WRONG_ENTROPY_SIGN] = np.array([mirrored, temperature * mirrored])
+    # If gradients are added up, each one less the one before follows a known formula.
+    own = np.concatenate([np.diff(each.gradient, prepend=0.0) for each in read])
+    known = (paper, *(row for each in others.values() for row in np.atleast_2d(each)))
+    if any(np.allclose(own, due, rtol=1e-3) for due in known):
         others[EARLIER_GRADIENTS] = found
-    runs = (RUNS.run_update(cache), experiments.run_huge_rewards(cache))
-    explain = functools.partial(_explain_temperature_gradients, runs, found)
-    return ProbeMeasurement(found, -heat * apart, alternatives=others, explain=explain)
 
+    def explain() -> str:
+        # PyTorch and its second of start-up are only needed here.
+        from parallax.harness.probes.families import changed_formulas
 
-def _explain_temperature_gradients(runs: Sequence[ProbeRun], found: Array) -> str:
-    # PyTorch and its second of start-up are only needed here.
-    from parallax.harness.probes.families import changed_formulas
+        steps = [(r, s) for r in runs for s in list_network_steps(r, "temperature")[:MAX_UPDATES]]
+        return changed_formulas.explain_temperature_gradients(steps, found)
 
-    steps = [(r, s) for r in runs for s in list_network_steps(r, "temperature")[:MAX_UPDATES]]
-    return changed_formulas.explain_temperature_gradients(steps, found)
+    return ProbeMeasurement(found, paper, alternatives=others, explain=explain)
 
 
 def _measure_target_entropy(cache: ExperimentCache) -> ProbeMeasurement:
-    seen = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(cache)]
-    found, means = (np.array([getattr(p, n)[0] for p in seen]) for n in ("gradient", "before"))
+    read = [read_temperature_gradients(run) for run in experiments.run_two_noise_levels(cache)]
+    found = np.array([each.gradient[0] for each in read])
+    means = np.array([each.before[0] for each in read])
     slope, start = np.polyfit(means, found, 1)
     value, due = np.array([start / slope]), np.array([-float(experiment_setups.ACTION_SIZE)])
     is_mirrored = slope > 0 and np.allclose(value, -due, rtol=1e-3)

@@ -100,9 +100,9 @@ def measure_policy_objective(cache: ExperimentCache, algorithm: str = "td3") -> 
 
 def measure_policy_clipping(cache: ExperimentCache, algorithm: str = "td3") -> ProbeMeasurement:
     """Measure the policy's gradient with steep critics, as a share of the unclipped one."""
-    quiet = _compute_policy_gradient_scale(td3_experiments.RUNS[algorithm].run_update(cache))
-    loud = _compute_policy_gradient_scale(td3_experiments.run_huge_rewards(cache, algorithm))
-    return ProbeMeasurement(np.array([loud / quiet]), np.ones(1))
+    plain = _compute_policy_gradient_scale(td3_experiments.RUNS[algorithm].run_update(cache))
+    steep = _compute_policy_gradient_scale(td3_experiments.run_huge_rewards(cache, algorithm))
+    return ProbeMeasurement(np.array([steep / plain]), np.ones(1))
 
 
 def _compute_policy_gradient_scale(run: ProbeRun) -> float:
@@ -183,36 +183,35 @@ UPDATE_PROBES: Sequence[Probe] = (
     critics.make_critics_seen_probe("td3", measure_critics_seen, f"{TD3_PAPER}, algorithm 1"),
 )
 
-POLICY_DELAY = 3
+LONG_POLICY_DELAY = 3
+"""Another delay than the paper's."""
 
 
 def _measure_target_noise_source(cache: ExperimentCache) -> ProbeMeasurement:
     # If targets used the exploration noise, noise of another size would change them.
-    quiet = td3_experiments.RUNS["td3"].run_update(cache)
-    loud = td3_experiments.run_noisy_update(cache)
-    first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in (quiet, loud))
+    runs = td3_experiments.RUNS["td3"].run_update(cache), td3_experiments.run_noisy_update(cache)
+    first, other = (read_critics(run, list_critic_updates(run)[0]).target for run in runs)
     changed = not np.allclose(first, other, atol=1e-4)
     return ProbeMeasurement(np.array([float(changed)]), np.zeros(1))
 
 
 def _measure_policy_delay(cache: ExperimentCache) -> ProbeMeasurement:
-    world = experiment_setups.make_continuous_data(
-        cache, experiment_setups.BATCH_ROWS + 6 * POLICY_DELAY
+    steps = experiment_setups.BATCH_ROWS + 6 * LONG_POLICY_DELAY
+    experiment = experiment_setups.build_off_policy_experiment(
+        "td3 delayed",
+        "td3",
+        experiment_setups.make_continuous_data(cache, steps),
+        experiment_setups.make_weights(cache, "td3"),
+        policy_delay=LONG_POLICY_DELAY,
     )
-    name = "td3 delayed"
-    weights = experiment_setups.make_weights(cache, "td3")
-    run = cache.run(
-        experiment_setups.build_off_policy_experiment(
-            name, "td3", world, weights, policy_delay=POLICY_DELAY
-        )
-    )
+    run = cache.run(experiment)
     critic = sum("critic1" in step.networks for step in run.record.steps)
     policy = sum("policy" in step.networks for step in run.record.steps)
     moves = sum(network == "critic1_target" for _, _, network in run.record.target_moves)
     if not policy or not moves:
         raise UnmeasuredError("the policy or the targets did not move")
     return ProbeMeasurement(
-        np.round([critic / policy, critic / moves]), np.full(2, float(POLICY_DELAY))
+        np.round([critic / policy, critic / moves]), np.full(2, float(LONG_POLICY_DELAY))
     )
 
 
@@ -229,7 +228,7 @@ SETTING_PROBES: Sequence[Probe] = (
     Probe(
         "td3.delayed_updates",
         "How many critic steps are there per policy step and per target update, with "
-        f"policy_delay={POLICY_DELAY}?",
+        f"policy_delay={LONG_POLICY_DELAY}?",
         f"{td3_experiments.TD3_PAPER}, algorithm 1: d for both",
         "critic steps: per policy step, per target update",
         _measure_policy_delay,

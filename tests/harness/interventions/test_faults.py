@@ -103,7 +103,7 @@ def test_study_has_the_requested_number_of_values_per_operator():
     faults = [
         f
         for f in FAULT_OPERATORS.values()
-        if supports_algorithm(f, "dqn") and not f.asked and not f.why_not
+        if supports_algorithm(f, "dqn") and not f.option and not f.why_not
     ]
     found = list_fault_names(faults, ZOO, 50000, 2, seed=0)
     assert {"sdf-0.9", "sdf-0.45", "nrs"} <= set(found) and len(found) == len(set(found))

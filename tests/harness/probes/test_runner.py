@@ -9,7 +9,7 @@ PROBES = catalogue.select_probes([], ["sac.critic_loss_factor", "sac.target_entr
 
 def test_killed_process_gives_failed_answers():
     reported = []
-    targets = runner.ProbeTargets((runner.ProbeTarget("dead", "no.such.module:Adapter"),))
+    targets = runner.ProbeTargets((worker.ProbeTarget("dead", "no.such.module:Adapter"),))
     report = runner.run_probes(PROBES, targets, reported.append)
     answers = [result.answers["dead"] for result in report.results]
     assert len(answers) == 2
@@ -20,7 +20,7 @@ def test_killed_process_gives_failed_answers():
 
 def test_implementations_of_one_interpreter_are_forked_and_isolated():
     targets = runner.ProbeTargets(
-        (runner.ProbeTarget("one", "no.such:Adapter"), runner.ProbeTarget("two", "json:NoAdapter"))
+        (worker.ProbeTarget("one", "no.such:Adapter"), worker.ProbeTarget("two", "json:NoAdapter"))
     )
     report = runner.run_probes(PROBES, targets, print)
     assert len(report.results) == len(PROBES) > 0
