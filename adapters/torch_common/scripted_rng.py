@@ -153,7 +153,8 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         expected = self._exploration_draw.data_ptr()
         if isinstance(drawn, torch.Tensor) and drawn.data_ptr() == expected:
             # Several actors may have one threshold each.
-            for number in torch.as_tensor(threshold).reshape(-1).tolist():
+            several = isinstance(threshold, torch.Tensor) and threshold.numel() > 1
+            for number in threshold.reshape(-1).tolist() if several else [float(threshold)]:
                 self._world.record_threshold(number)
 
 

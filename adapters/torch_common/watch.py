@@ -181,11 +181,11 @@ def _read_square_comparison(node: Any) -> list[LossInputs]:
 
 def _read_product_comparison(node: Any) -> list[LossInputs]:
     operand, is_first = _find_only_operand(node)
+    if operand is None:
+        return []
     ratio = _skip_shape_nodes(operand)
     factor = node._saved_other if is_first else node._saved_self
-    if ratio is None or not ratio.name().startswith("ExpBackward"):
-        return []
-    if factor is None or factor.numel() < 2:
+    if not ratio.name().startswith("ExpBackward") or factor is None or factor.numel() < 2:
         return []
     return _make_comparisons("advantages", ratio, factor, None)
 
