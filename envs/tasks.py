@@ -191,16 +191,12 @@ def hash_wrapper_sources(names: Sequence[str]) -> dict[str, str]:
 
     Wrappers of Gymnasium are left out: its version is recorded with the run.
     """
-    files = {
-        name: inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
-        for name in names
-        if not name.startswith("gymnasium.")
-    }
-    return {
-        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        for name, file in files.items()
-        if file
-    }
+    digests = {}
+    for name in [name for name in names if not name.startswith("gymnasium.")]:
+        file = inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
+        if file:
+            digests[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return digests
 
 
 def load_task(env_id: str, **options: Any) -> Task:

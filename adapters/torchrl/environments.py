@@ -138,11 +138,6 @@ def make_driver(
     return TorchRLDriver(env, len(makers), scaler)
 
 
-def record_episodes() -> Sequence[Any]:
-    """Return the transforms that record returns and lengths."""
-    return RewardSum(), StepCounter()
-
-
 def clip_rewards(rewards: Array) -> Array:
     """Clip rewards to the range from 0.5 to 1.5."""
     return np.asarray(np.clip(rewards, 0.5, 1.5))
@@ -181,7 +176,7 @@ IMPLEMENTATIONS = (
     EnvironmentImplementation(
         "torchrl RewardSum and StepCounter",
         (EPISODES, EPISODE_STATISTICS),
-        partial(make_driver, kind=SerialEnv, transforms=record_episodes),
+        partial(make_driver, kind=SerialEnv, transforms=lambda: (RewardSum(), StepCounter())),
         n_envs=2,
         sources={EPISODE_STATISTICS: (RewardSum._step, "")},
     ),
