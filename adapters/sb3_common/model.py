@@ -66,7 +66,7 @@ def _make_object(value: Any, action_size: int, classes: Mapping[str, Any]) -> An
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
         case {"OrnsteinUhlenbeckActionNoise": sigma}:
             return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
-    name = next(iter(value), None) if isinstance(value, dict) else None
+    name: Any = next(iter(value), None) if isinstance(value, dict) else None
     return classes.get(name, value)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import NO_INTERVENTION, RunSpec
+from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.user_faults import FAULT_OPERATORS
 from parallax.harness.policies.loading import LoadedPolicy, load_policy
 from parallax.harness.policy_tests.tasks import (
@@ -29,7 +29,7 @@ from parallax.harness.policy_tests.tasks import (
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE, find_runs
 from parallax.harness.record.reading import check_recorded_file, read_run
-from parallax.harness.record.run_json import RunRecord
+from parallax.harness.record.run_json import RecordedSpec, RunRecord
 from parallax.harness.record.trace import read_metric
 
 WEAK_CANDIDATES, WEAK_COUNT = 200, 50
@@ -223,7 +223,7 @@ def _build_study(
     return MutationTestStudy(setting, originals, mutants, hyperparameters)
 
 
-def _find_change(spec: RunSpec, full_steps: int, are_normalized: bool) -> MutantChange | None:
+def _find_change(spec: RecordedSpec, full_steps: int, are_normalized: bool) -> MutantChange | None:
     """Return what makes a run a mutant, given steps and wrappers of originals; None for these."""
     if spec.intervention != NO_INTERVENTION:
         return parse_change(spec.intervention)
