@@ -10,7 +10,7 @@ from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _UNSUPPORTED_REASONS = {
     "atdc": f"{_PROPORTIONAL}, and does not evaluate its networks between minibatches",
-    "imp": "its buffer weights a minibatch before the errors are known that correct the weights",
+    "imp": "its buffer weights a minibatch before the errors that correct the weights are known",
 }
 
 
