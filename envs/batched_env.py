@@ -18,9 +18,15 @@ from numpy.typing import NDArray
 from parallax.envs.optional_tasks import ActionMemoryReset, is_minatar_game
 from parallax.envs.tasks import make_task_env
 
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 BatchedStep = tuple[Floats, Floats, Flags, Flags]
+"""Observations, rewards, terminated and truncated, as `BatchedEnv.step` returns them."""
+SimulationState = Mapping[str, Floats]
+"""Arrays of the simulation that a task reads, by name, each float64[N, size]."""
+StepOutcome = tuple[Floats, Floats, Flags]
+"""Observations float64[N, observations], rewards float64[N], terminated bool[N]."""
 
 
 class BatchedEnv(Protocol):
@@ -39,7 +45,7 @@ class BatchedEnv(Protocol):
             ValueError: There is not one seed per environment.
         """
 
-    def step(self, actions: NDArray[Any], active: Flags) -> BatchedStep:
+    def step(self, actions: Array, active: Flags) -> BatchedStep:
         """Step the active environments.
 
         Args:
@@ -72,9 +78,9 @@ def make_batched_env(env_id: str, n: int, **options: Any) -> BatchedEnv:
     if task is not None and not options.get("wrappers"):
         return MujocoBatchedEnv(env, task, n)
     envs = [env, *(make_task_env(env_id, **options) for _ in range(n - 1))]
-    return GymnasiumBatchedEnv(
-        [ActionMemoryReset(env) for env in envs] if is_minatar_game(env_id) else envs
-    )
+    if is_minatar_game(env_id):
+        envs = [ActionMemoryReset(game) for game in envs]
+    return GymnasiumBatchedEnv(envs)
 
 
 class GymnasiumBatchedEnv:
@@ -92,7 +98,7 @@ class GymnasiumBatchedEnv:
         self._observations = np.array(started, np.float64)
         return self._observations
 
-    def step(self, actions: NDArray[Any], active: Flags) -> BatchedStep:
+    def step(self, actions: Array, active: Flags) -> BatchedStep:
         """See `BatchedEnv.step`."""
         if actions.shape != self._shape:
             raise ValueError(f"actions have shape {actions.shape}; {self._shape} is needed.")
@@ -103,13 +109,6 @@ class GymnasiumBatchedEnv:
             step = self._envs[i].step(actions[i])
             self._observations[i], rewards[i], terminated[i], truncated[i], _ = step
         return self._observations, rewards, terminated, truncated
-
-
-Array = NDArray[Any]
-SimulationState = Mapping[str, NDArray[np.float64]]
-"""Arrays of the simulation that a task reads, by name, each float64[N, size]."""
-StepOutcome = tuple[NDArray[np.float64], NDArray[np.float64], Flags]
-"""Observations float64[N, observations], rewards float64[N], terminated bool[N]."""
 
 
 # Weights and ranges from here on are the defaults of the classes in gymnasium/envs/mujoco; a task
@@ -222,11 +221,11 @@ def compute_double_pendulum_outcome(
 def compute_reacher_outcome(
     before: SimulationState, after: SimulationState, actions: Array, dt: float, *, lagging: bool
 ) -> StepOutcome:
-    """Reacher: minus distance to the target and effort; `lagging` pays the old distance (v4)."""
+    """Reacher: minus distance to the target and effort; `lagging` uses the old distance (v4)."""
     gap = after["tip"] - after["target"]
-    paid = before["tip"] - before["target"] if lagging else gap
+    rewarded = before["tip"] - before["target"] if lagging else gap
     # vecdot sums in the same order as the norm of one vector; a norm along an axis does not.
-    rewards = -np.sqrt(np.vecdot(paid, paid)) - _compute_effort(actions, 1.0)
+    rewards = -np.sqrt(np.vecdot(rewarded, rewarded)) - _compute_effort(actions, 1.0)
     angles = np.ascontiguousarray(after["qpos"][:, :2])
     positions, speeds = after["qpos"][:, 2:], after["qvel"][:, :2]
     parts = [np.cos(angles), np.sin(angles), positions, speeds, gap if lagging else gap[:, :2]]
@@ -251,7 +250,8 @@ def _build_observations(
     return np.concatenate([state["qpos"][:, hidden:], speeds], axis=1)
 
 
-Views = Mapping[str, NDArray[np.float64]]
+Views = Mapping[str, Floats]
+"""One-dimensional views of a simulation's memory, by name."""
 
 
 def _view_nothing(_: mujoco.MjData) -> Views:
@@ -283,12 +283,11 @@ class MujocoTask:
     Attributes:
         outcome: Computes a step's outcome from the state before and after it, the actions and
             the seconds per step.
-        extras: Returns the arrays that the outcome reads besides positions and velocities, as
-            one-dimensional views of a simulation's memory.
+        extras: Returns the arrays that the outcome reads besides positions and velocities.
         contact_forces: Whether the outcome reads `cfrc_ext`, which MuJoCo computes only on demand.
     """
 
-    outcome: Callable[[SimulationState, SimulationState, NDArray[Any], float], StepOutcome]
+    outcome: Callable[[SimulationState, SimulationState, Array, float], StepOutcome]
     extras: Callable[[mujoco.MjData], Views] = _view_nothing
     contact_forces: bool = False
 
@@ -304,33 +303,41 @@ def _make_mujoco_tasks() -> dict[str, MujocoTask]:
     """Return every task's version 4 and version 5, by Gymnasium's module and class."""
     cheetah = MujocoTask(partial(compute_runner_outcome, hidden=1, effort=0.1))
     swimmer = MujocoTask(partial(compute_runner_outcome, hidden=2, effort=1e-4))
-    hop = partial(compute_walker_outcome, healthy=is_hopper_healthy)
-    walk = partial(compute_walker_outcome, healthy=is_walker_healthy)
-    stand, swing = compute_pendulum_outcome, compute_double_pendulum_outcome
-    reach, crawl = compute_reacher_outcome, compute_ant_outcome
+    # Version 4 adds the bonus also in the step of the fall.
+    hopper, walker, pendulum = (
+        [MujocoTask(partial(outcome, fallen_bonus=bonus)) for bonus in (1.0, 0.0)]
+        for outcome in (
+            partial(compute_walker_outcome, healthy=is_hopper_healthy),
+            partial(compute_walker_outcome, healthy=is_walker_healthy),
+            compute_pendulum_outcome,
+        )
+    )
+    double_pendulum = [
+        MujocoTask(
+            partial(compute_double_pendulum_outcome, fallen_bonus=bonus, constraints=n),
+            _view_pole_tip,
+        )
+        for bonus, n in ((10.0, 3), (0.0, 1))
+    ]
+    reacher = [
+        MujocoTask(partial(compute_reacher_outcome, lagging=lagging), _view_fingertip)
+        for lagging in (True, False)
+    ]
+    ant = (
+        MujocoTask(partial(compute_ant_outcome, contact=False), _view_torso),
+        MujocoTask(
+            partial(compute_ant_outcome, contact=True), _view_torso_and_contact, contact_forces=True
+        ),
+    )
     versions = {
         ("half_cheetah", "HalfCheetahEnv"): (cheetah, cheetah),
         ("swimmer", "SwimmerEnv"): (swimmer, swimmer),
-        # Version 4 pays the bonus for the step of the fall as well.
-        ("hopper", "HopperEnv"): [MujocoTask(partial(hop, fallen_bonus=b)) for b in (1.0, 0.0)],
-        ("walker2d", "Walker2dEnv"): [
-            MujocoTask(partial(walk, fallen_bonus=b)) for b in (1.0, 0.0)
-        ],
-        ("inverted_pendulum", "InvertedPendulumEnv"): [
-            MujocoTask(partial(stand, fallen_bonus=b)) for b in (1.0, 0.0)
-        ],
-        ("inverted_double_pendulum", "InvertedDoublePendulumEnv"): [
-            MujocoTask(partial(swing, fallen_bonus=b, constraints=n), _view_pole_tip)
-            for b, n in ((10.0, 3), (0.0, 1))
-        ],
-        ("reacher", "ReacherEnv"): [
-            MujocoTask(partial(reach, lagging=lagging), _view_fingertip)
-            for lagging in (True, False)
-        ],
-        ("ant", "AntEnv"): (
-            MujocoTask(partial(crawl, contact=False), _view_torso),
-            MujocoTask(partial(crawl, contact=True), _view_torso_and_contact, contact_forces=True),
-        ),
+        ("hopper", "HopperEnv"): hopper,
+        ("walker2d", "Walker2dEnv"): walker,
+        ("inverted_pendulum", "InvertedPendulumEnv"): pendulum,
+        ("inverted_double_pendulum", "InvertedDoublePendulumEnv"): double_pendulum,
+        ("reacher", "ReacherEnv"): reacher,
+        ("ant", "AntEnv"): ant,
     }
     return {
         f"gymnasium.envs.mujoco.{module}_v{version}:{name}": task
@@ -383,7 +390,7 @@ class MujocoBatchedEnv:
         self._state = self._read_state()
 
     def reset(self, seeds: Sequence[int]) -> Floats:
-        """Start every episode in Gymnasium; see `parallax.envs.batched_env.BatchedEnv`."""
+        """Start every episode in Gymnasium; see `BatchedEnv.reset`."""
         observations = []
         for i, seed in zip(range(len(self._rows)), seeds, strict=True):
             observations.append(self._env.reset(seed=seed)[0])
@@ -392,8 +399,8 @@ class MujocoBatchedEnv:
         self._state = self._read_state()
         return np.array(observations)
 
-    def step(self, actions: NDArray[Any], active: Flags) -> tuple[Floats, Floats, Flags, Flags]:
-        """Step the active environments; see `parallax.envs.batched_env.BatchedEnv`."""
+    def step(self, actions: Array, active: Flags) -> BatchedStep:
+        """See `BatchedEnv.step`."""
         controls = self._rows[:, self._columns["ctrl"]]
         if actions.shape != controls.shape:
             raise ValueError(f"actions have shape {actions.shape}; {controls.shape} is needed.")

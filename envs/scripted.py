@@ -31,7 +31,7 @@ FAULT_STEP = 100
 TIME_LIMIT = 10
 PUSHES = np.array([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
 """Two continuous actions within +-1 for each action of the discrete task."""
-_IMAGE = 6, 5  # height and width
+_IMAGE_SIZE = 6, 5  # height and width
 _LARGEST_DISK = 2**23  # bytes; a larger one is never filled
 
 
@@ -111,7 +111,7 @@ class ScriptedImagesEnv(ScriptedEnv):
         """Make the task."""
         super().__init__(discrete=True)
         kind: Any = np.bool_
-        self.observation_space = gymnasium.spaces.Box(0, 1, (*_IMAGE, 3), kind)
+        self.observation_space = gymnasium.spaces.Box(0, 1, (*_IMAGE_SIZE, 3), kind)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -128,7 +128,7 @@ class ScriptedImagesEnv(ScriptedEnv):
 
 def _draw_bars(state: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return an image bool[height, width, 3]; bars show where each number is from -2 to 2."""
-    height, width = _IMAGE
+    height, width = _IMAGE_SIZE
     levels = np.linspace(-2, 2, height)[:, np.newaxis, np.newaxis]
     return np.repeat(levels < state, width, axis=1)
 

@@ -88,7 +88,7 @@ class Task:
 
     @property
     def actions(self) -> str:
-        """Kind of its actions: `continuous` or `discrete`."""
+        """Return the kind of actions: `continuous` or `discrete`."""
         return "discrete" if self.choices else "continuous"
 
     @property
@@ -102,13 +102,13 @@ def make_task_env(
 ) -> "gymnasium.Env[Any, Any]":
     """Return `gymnasium.make(env_id)` without the warnings that v4 tasks are out of date.
 
+    `parallax.envs.optional_tasks` adapts observations that no network here can read.
+
     Args:
         env_id: Gymnasium's name.
         wrappers: `module:Class` of wrappers around the task, innermost first; each is called with
             just the environment.
         kwargs: Keyword arguments of the task.
-
-    `parallax.envs.optional_tasks` adapts observations that no network here can read.
 
     Raises:
         TaskError: The environment does not exist or cannot be made.
@@ -191,16 +191,12 @@ def hash_wrapper_sources(names: Sequence[str]) -> dict[str, str]:
 
     Wrappers of Gymnasium are left out: its version is recorded with the run.
     """
-    files = {
-        name: inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
-        for name in names
-        if not name.startswith("gymnasium.")
-    }
-    return {
-        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        for name, file in files.items()
-        if file
-    }
+    digests = {}
+    for name in [name for name in names if not name.startswith("gymnasium.")]:
+        file = inspect.getsourcefile(EntryPoint("wrapper", name, "").load())
+        if file:
+            digests[name] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return digests
 
 
 def load_task(env_id: str, **options: Any) -> Task:
@@ -239,42 +235,53 @@ def _check_one_step(
 
 @functools.lru_cache
 def _read_task(env_id: str, options: str) -> Task:
-    from gymnasium.spaces import Box, Discrete
-
-    from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
-
     given = json.loads(options)
     env = make_task_env(env_id, **given)
     try:
         _check_one_step(env, env_id, given)
-        observations, actions = env.observation_space, env.action_space
-        frames = is_stack_of_frames(observations)
-        image = (observations.shape or ()) if isinstance(env, FloatImages) or frames else ()
-        brightest = 255 if frames else 1
-        if not isinstance(observations, Box) or (len(observations.shape) != 1 and not image):
-            raise TaskError(
-                f"env={env_id} has observations {observations}; a flat Box is needed, images of "
-                "booleans, height x width x channels, as MinAtar's, or of bytes, frames x height x "
-                "width, as Atari's. A task of your own can flatten what it shows "
-                "(gymnasium.wrappers.FlattenObservation)."
-            )
         limit = (env.spec.max_episode_steps if env.spec else None) or 0
-        size = int(np.prod(observations.shape))
-        if isinstance(actions, Discrete):
-            if actions.start != 0:
-                raise TaskError(f"env={env_id} has actions {actions}; they must begin at 0.")
-            choices = int(actions.n)
-            return Task(env_id, size, (), (), limit, choices, image=image, brightest=brightest)
-        if not isinstance(actions, Box) or len(actions.shape) != 1:
-            raise TaskError(
-                f"env={env_id} has actions {actions}; a flat Box or Discrete is needed."
-            )
-        if not actions.is_bounded():
-            raise TaskError(f"env={env_id} has unbounded actions {actions}; give them bounds.")
-        low, high = (tuple(map(float, bound)) for bound in (actions.low, actions.high))
-        return Task(env_id, size, low, high, limit, image=image, brightest=brightest)
+        fields = _read_observation_fields(env, env_id) | _read_action_fields(env, env_id)
+        return Task(env_id=env_id, max_episode_steps=limit, **fields)
     finally:
         env.close()
+
+
+def _read_observation_fields(env: "gymnasium.Env[Any, Any]", env_id: str) -> dict[str, Any]:
+    from gymnasium.spaces import Box
+
+    from parallax.envs.optional_tasks import FloatImages, is_stack_of_frames
+
+    space = env.observation_space
+    is_frames = is_stack_of_frames(space)
+    is_image = is_frames or isinstance(env, FloatImages)
+    if not isinstance(space, Box) or (len(space.shape) != 1 and not is_image):
+        raise TaskError(
+            f"env={env_id} has observations {space}; a flat Box is needed, images of "
+            "booleans, height x width x channels, as MinAtar's, or of bytes, frames x height x "
+            "width, as Atari's. A task of your own can flatten what it shows "
+            "(gymnasium.wrappers.FlattenObservation)."
+        )
+    return {
+        "observation_size": int(np.prod(space.shape)),
+        "image": space.shape if is_image else (),
+        "brightest": 255 if is_frames else 1,
+    }
+
+
+def _read_action_fields(env: "gymnasium.Env[Any, Any]", env_id: str) -> dict[str, Any]:
+    from gymnasium.spaces import Box, Discrete
+
+    space = env.action_space
+    if isinstance(space, Discrete):
+        if space.start != 0:
+            raise TaskError(f"env={env_id} has actions {space}; they must begin at 0.")
+        return {"action_low": (), "action_high": (), "choices": int(space.n)}
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise TaskError(f"env={env_id} has actions {space}; a flat Box or Discrete is needed.")
+    if not space.is_bounded():
+        raise TaskError(f"env={env_id} has unbounded actions {space}; give them bounds.")
+    low, high = (tuple(map(float, bound)) for bound in (space.low, space.high))
+    return {"action_low": low, "action_high": high}
 
 
 def silence_mujoco() -> None:

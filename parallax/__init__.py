@@ -239,33 +239,15 @@ def train(
         ValueError: A value cannot be used; the message names it and what to write instead.
         RuntimeError: The run failed; the message says why.
     """
-    from hydra import compose, initialize_config_module
-    from omegaconf import OmegaConf
-
-    from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
-    from parallax.harness.contract.fields import SpecError
+    from parallax.harness.cli.hydra_app import spec_from_config
     from parallax.harness.contract.interpreter import exclude_current_folder
     from parallax.harness.sweep.sweep import run_sweep
 
-    register_config_groups()
-    values = {
-        **{"framework": framework, "algorithm": algorithm, "env": env, "hps": hps},
-        **options,
-        **{f"hyperparameters.{name}": value for name, value in (hyperparameters or {}).items()},
-    }
-    groups = ("framework", "algorithm", "hps", "replay", "diagnosis", "study")
-    overrides = [f"{name}={values[name]}" for name in groups if name in values]
-    known = "env" if "/" not in env and ":" not in env and _is_known_task(env) else "env.name"
-    with initialize_config_module("parallax.harness.conf", version_base="1.3"):
-        config = compose("config", [*overrides, f"{known}={env}"])
-    OmegaConf.set_struct(config, True)
-    for name, value in values.items():
-        if name not in (*groups, "env"):
-            try:
-                OmegaConf.update(config, name, value)
-            except Exception as error:
-                raise SpecError(f"{name} is not an option of `parallax train`.") from error
-    OmegaConf.update(config, "results_dir", str(results_dir))
+    values = {"framework": framework, "algorithm": algorithm, "hps": hps, **options}
+    for name, value in (hyperparameters or {}).items():
+        values[f"hyperparameters.{name}"] = value
+    values["results_dir"] = str(results_dir)
+    config = _compose_config(env, values)
     with exclude_current_folder():
         spec, folder = spec_from_config(config)
         (outcome,) = run_sweep([spec], folder, n_jobs=1)
@@ -304,10 +286,34 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _is_known_task(env: str) -> bool:
-    from parallax.harness.cli.config_groups import list_group_options
+def _compose_config(env: str, values: Mapping[str, Any]) -> Any:
+    """Return the configuration of `parallax train` with these values of its options.
 
-    return env in list_group_options()["env"]
+    Raises:
+        SpecError: There is no option of a name.
+    """
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+
+    from parallax.harness.cli.config_groups import list_group_options
+    from parallax.harness.cli.hydra_app import register_config_groups
+    from parallax.harness.contract.fields import SpecError
+
+    register_config_groups()
+    groups = ("framework", "algorithm", "hps", "replay", "diagnosis", "study")
+    overrides = [f"{name}={values[name]}" for name in groups if name in values]
+    # Hydra looks an option up as a file, in which `/` and `:` have a meaning.
+    is_option = "/" not in env and ":" not in env and env in list_group_options()["env"]
+    overrides.append(f"{'env' if is_option else 'env.name'}={env}")
+    with initialize_config_module("parallax.harness.conf", version_base="1.3"):
+        config = compose("config", overrides)
+    OmegaConf.set_struct(config, True)
+    for name in [name for name in values if name not in groups]:
+        try:
+            OmegaConf.update(config, name, values[name])
+        except Exception as error:
+            raise SpecError(f"{name} is not an option of `parallax train`.") from error
+    return config
 
 
 def _to_scores(values: "ArrayLike", name: str) -> Any:

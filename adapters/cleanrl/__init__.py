@@ -79,12 +79,10 @@ class CleanRLAdapter(TorchAccelerations, Adapter):
 
     def training_modules(self, algorithm: str) -> Sequence[str]:
         """Return the modules that train; scripts with a replay buffer import SB3's."""
-        always = ("parallax.adapters.cleanrl.train", "torch._dynamo")
-        return (
-            always
-            if ALGORITHMS[algorithm].family == "on-policy"
-            else (*always, "stable_baselines3")
-        )
+        modules = ("parallax.adapters.cleanrl.train", "torch._dynamo")
+        if ALGORITHMS[algorithm].family == "on-policy":
+            return modules
+        return (*modules, "stable_baselines3")
 
     def upstream_defaults(self, algorithm: str) -> Mapping[str, Any]:
         """See `parallax.adapters.cleanrl.scripts`."""

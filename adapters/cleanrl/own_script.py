@@ -201,17 +201,17 @@ def _check_algorithm(algorithm: str, defined: Collection[str], where: str) -> No
     """
     complete = [name for name, known in ALGORITHMS.items() if set(known.networks) <= set(defined)]
     likeliest = max(complete, key=lambda name: len(ALGORITHMS[name].networks), default=algorithm)
-    mine = set(ALGORITHMS[algorithm].networks)
-    theirs = set(ALGORITHMS[likeliest].networks)
-    missing = sorted(mine - set(defined))
-    some = 0 < len(missing) < len(mine)
-    lacking = f" (it lacks {', '.join(missing)})" if some else ""
-    if likeliest != algorithm and (algorithm not in complete or mine < theirs):
-        raise SpecError(
-            f"{where} has the networks of {likeliest} ({', '.join(sorted(theirs))}), and "
-            f"algorithm={algorithm} trains {', '.join(sorted(mine))}{lacking}: use "
-            f"algorithm={likeliest}, or another script."
-        )
+    needed = set(ALGORITHMS[algorithm].networks)
+    found = set(ALGORITHMS[likeliest].networks)
+    if likeliest == algorithm or (algorithm in complete and not needed < found):
+        return
+    missing = sorted(needed - set(defined))
+    lacking = f" (it lacks {', '.join(missing)})" if 0 < len(missing) < len(needed) else ""
+    raise SpecError(
+        f"{where} has the networks of {likeliest} ({', '.join(sorted(found))}), and "
+        f"algorithm={algorithm} trains {', '.join(sorted(needed))}{lacking}: use "
+        f"algorithm={likeliest}, or another script."
+    )
 
 
 def _check_undefined_names(tree: ast.Module, source: str, defined: set[str], where: str) -> None:
@@ -307,16 +307,15 @@ def _check_wrappers(tree: ast.Module, where: str) -> None:
                 f"bridge does not have: it has {', '.join(_ENVIRONMENT_PARTS)}. Take it out."
             )
     for line, alias, kind, name in _iterate_environment_parts(tree, modules):
-        known = (
-            {"SyncVectorEnv"} if kind == "vector" else STAND_INS[modules[alias]] | _UNUSED_WRAPPERS
-        )
-        if name not in known:
+        if kind == "vector":
+            known, remedy = {"SyncVectorEnv"}, "Use SyncVectorEnv."
+        else:
+            known = STAND_INS[modules[alias]] | _UNUSED_WRAPPERS
             remedy = (
-                "Use SyncVectorEnv."
-                if kind == "vector"
-                else "Take it out of the script, and set env.wrappers=[module:Class] or "
+                "Take it out of the script, and set env.wrappers=[module:Class] or "
                 "wrappers=normalized for all frameworks alike."
             )
+        if name not in known:
             raise SpecError(
                 f"{where}, line {line} uses {alias}.{kind}.{name}, which the bridge does not "
                 f"build. {remedy}"
@@ -355,10 +354,10 @@ def _check_networks(algorithm: str, discrete: bool, tree: ast.Module, where: str
         read = _DISCRETE_PPO_ATTRIBUTES
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for network, attributes in read.items():
-        name = _find_class_of(network, tree, classes)
+        name = _find_network_class(network, tree, classes)
         if name is None:
             continue  # made in a way that only running it would show
-        has = _list_members(classes[name], classes)
+        has = _list_member_names(classes[name], classes)
         if has is None:
             continue
         for attribute in attributes:
@@ -371,7 +370,7 @@ def _check_networks(algorithm: str, discrete: bool, tree: ast.Module, where: str
                 )
 
 
-def _find_class_of(
+def _find_network_class(
     network: str, tree: ast.Module, classes: Mapping[str, ast.ClassDef]
 ) -> str | None:
     for node in ast.walk(tree):
@@ -386,7 +385,7 @@ def _get_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _list_members(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str] | None:
+def _list_member_names(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str] | None:
     """Return names of methods and attributes, and string constants, which register buffers.
 
     Returns None if the class inherits from a class that the script does not define.
@@ -395,7 +394,7 @@ def _list_members(owner: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> s
     others = {name: node for name, node in classes.items() if name != owner.name}
     for base in owner.bases:
         if _get_name(base) in others:
-            inherited = _list_members(others[_get_name(base)], others)
+            inherited = _list_member_names(others[_get_name(base)], others)
             if inherited is None:
                 return None
             found |= inherited
@@ -434,13 +433,13 @@ def list_options(tree: ast.Module) -> Sequence[str]:
     """Return the options of a script's command line, without leading dashes."""
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _is_method(node.func, "add_argument"):
+        if isinstance(node, ast.Call) and _is_attribute(node.func, "add_argument"):
             words = [a.value for a in node.args if isinstance(a, ast.Constant)]
             found += [str(word).lstrip("-").replace("_", "-") for word in words]
     names = {
         argument.id
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _is_method(node.func, "cli")
+        if isinstance(node, ast.Call) and _is_attribute(node.func, "cli")
         for argument in node.args
         if isinstance(argument, ast.Name)
     }
@@ -452,8 +451,8 @@ def list_options(tree: ast.Module) -> Sequence[str]:
 
 
 def _is_module_class(node: ast.expr) -> bool:
-    return _is_method(node, "Module") or _get_name(node) in ("Module", "object")
+    return _is_attribute(node, "Module") or _get_name(node) in ("Module", "object")
 
 
-def _is_method(node: ast.expr, name: str) -> bool:
+def _is_attribute(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == name

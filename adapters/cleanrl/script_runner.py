@@ -37,7 +37,7 @@ from parallax.harness.contract.state_codec import (
 )
 from parallax.harness.contract.upstream_code import rewrite_source
 
-HOOK_NAME = "__seam__"
+HOOK_NAME = "__checkpoint_hook__"
 """Name of the function that the script's loop calls, among the script's builtins."""
 
 _ARGUMENTS, _RUN_NAME = "args", "run_name"
@@ -58,9 +58,8 @@ def compile_script(source: str, path: str) -> CodeType:
     """
     tree = ast.parse(source, path)
     loop = find_main_loop(tree, path)
-    numbers = loop.iter
-    called = ast.Call(ast.Name(HOOK_NAME, ast.Load()), [numbers], [])
-    loop.iter = ast.fix_missing_locations(ast.copy_location(called, numbers))
+    hook_call = ast.Call(ast.Name(HOOK_NAME, ast.Load()), [loop.iter], [])
+    loop.iter = ast.fix_missing_locations(ast.copy_location(hook_call, loop.iter))
     return compile(tree, path, "exec")
 
 
@@ -70,42 +69,42 @@ class CheckpointHook:
     def __init__(
         self,
         names: dict[str, Any],
-        boundary: Callable[[], None],
-        outside: Callable[[], Collection[Any]],
+        safe_point: Callable[[], None],
+        external_objects: Callable[[], Collection[Any]],
         begin: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the hook before the first step number.
 
         Args:
             names: The script's global names, which it fills.
-            boundary: Called before each number; may read the state or restore one.
-            outside: Objects that are saved elsewhere, such as the environments.
+            safe_point: Called before each number; may read the state or restore one.
+            external_objects: Objects that are saved elsewhere, such as the environments.
             begin: Called once before the first number, when the script has made its networks.
         """
-        self._names, self._boundary, self._outside = names, boundary, outside
-        self._begin = begin
-        self._at = 0
+        self._names, self._external_objects = names, external_objects
+        self._safe_point, self._begin = safe_point, begin
+        self._index = 0
 
     def __call__(self, numbers: Sequence[int]) -> Iterator[int]:
         """Yield the numbers from the first one that is due."""
-        self._at = 0
+        self._index = 0
         self._begin()
-        while self._at < len(numbers):
-            self._boundary()
-            yield numbers[self._at]
-            self._at += 1
+        while self._index < len(numbers):
+            self._safe_point()
+            yield numbers[self._index]
+            self._index += 1
 
     def make_checkpointable(self) -> Checkpointable:
         """Return the interface that saves and restores the training's state."""
         return Checkpointable(self._state, self._load_state)
 
     def _state(self) -> State:
-        reader = StateReader(TORCH_CODECS, self._outside())
+        reader = StateReader(TORCH_CODECS, self._external_objects())
         own = {name: value for name, value in self._names.items() if not name.startswith("__")}
-        return {"at": self._at, "names": {name: reader.read(own[name], name) for name in own}}
+        return {"at": self._index, "names": {name: reader.read(own[name], name) for name in own}}
 
     def _load_state(self, state: State) -> None:
-        writer = StateWriter(TORCH_CODECS, (*TYPES, ReplaySamples, _batch_type()))
+        writer = StateWriter(TORCH_CODECS, (*TYPES, ReplaySamples, _load_batch_type()))
         arguments = copy.deepcopy(self._names.get(_ARGUMENTS))
         own = {name for name in self._names if not name.startswith("__")}
         if missing := own - state["names"].keys():
@@ -120,10 +119,10 @@ class CheckpointHook:
                 raise StateMismatchError("the script's arguments are not those of the run")
             if name != _RUN_NAME:
                 self._names[name] = found
-        self._at = state["at"]
+        self._index = state["at"]
 
 
-def _batch_type() -> type[Any]:
+def _load_batch_type() -> type[Any]:
     """Return the type of the batches that the scripts' buffer, Stable-Baselines3's, draws."""
     found: type[Any] = importlib.import_module(_BATCHES).ReplayBufferSamples
     return found
@@ -172,8 +171,8 @@ def run_script(
     make_env: MakeEnv,
     monitor: Monitor,
     namespace: dict[str, Any],
-    seam: CheckpointHook,
-    instead: Mapping[str, Any],
+    hook: CheckpointHook,
+    stand_ins: Mapping[str, Any],
 ) -> None:
     """Execute the script to its end.
 
@@ -183,11 +182,11 @@ def run_script(
         make_env: Makes the environment that the script trains on.
         monitor: Receives what the script writes to its SummaryWriter.
         namespace: Empty; becomes the script's global names, networks included.
-        seam: Yields the numbers of the script's loop.
-        instead: Further stand-ins for imported modules, by module name.
+        hook: Yields the numbers of the script's loop.
+        stand_ins: Further stand-ins for imported modules, by module name.
     """
     facades = {
-        **instead,
+        **stand_ins,
         "argparse": _make_argparse_facade(arguments),
         "tyro": _make_tyro_facade(arguments),
         "gym": make_gym_facade(make_env),
@@ -201,7 +200,7 @@ def run_script(
     namespace.update(
         __name__="__main__",
         __file__=code.co_filename,
-        __builtins__={**_make_builtins(facades), HOOK_NAME: seam},
+        __builtins__={**_make_builtins(facades), HOOK_NAME: hook},
     )
     try:
         exec(code, namespace)

@@ -157,8 +157,8 @@ def count_delayed_updates(
     if not _counts_critic_steps(t, hp, field):
         # Multiples of the delay among global_step = learning_starts + 1 ... steps - 1.
         return (context.steps - 1) // delay - hp.learning_starts // delay
-    rounds = context.steps // hp.train_freq - (hp.learning_starts + 1) // hp.train_freq
-    return max(0, rounds) * hp.gradient_steps // delay
+    cycles = context.steps // hp.train_freq - (hp.learning_starts + 1) // hp.train_freq
+    return max(0, cycles) * hp.gradient_steps // delay
 
 
 def _counts_critic_steps(t: ConfigTranslator, hp: OffPolicy, field: str) -> bool:
@@ -242,9 +242,8 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         t.set_option("vf_coef", "vf-coef", 2 * hp.vf_coef, note)
     else:
         t.set_option("vf_coef", "vf-coef", note=note)
-    t.set_option(
-        "max_grad_norm", "max-grad-norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
-    )
+    norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
+    t.set_option("max_grad_norm", "max-grad-norm", norm, "inf is off")
     t.set_option("target_kl", "target-kl")
     t.convert_meaning("target_kl", "kl-stop-before-step")
     t.declare_constant("adam_eps", 1e-5)
@@ -281,19 +280,13 @@ def _translate_ppo_networks(t: ConfigTranslator, hp: PPO, task: Task) -> None:
 
 def predict_actions_ppo(names: Mapping[str, Any], observations: Any, context: RunContext) -> Any:
     """Return the mean, clipped like the script's actions, or the most likely discrete action."""
-    if context.task.image:
-        agent = names["agent"]
-        features = agent.network(observations / context.task.brightest)
-        return agent.actor(features).argmax(dim=1).cpu().numpy()
-    if context.task.choices:
-        return names["agent"].actor(observations).argmax(dim=1).cpu().numpy()
-    low = np.array(context.task.action_low, dtype=np.float32)
-    high = np.array(context.task.action_high, dtype=np.float32)
-    return np.clip(names["agent"].actor_mean(observations).cpu().numpy(), low, high)
-
-
-def _convert_max_norm(max_grad_norm: float | None) -> Any:
-    return math.inf if max_grad_norm is None else max_grad_norm
+    agent, task = names["agent"], context.task
+    if task.image:
+        observations = agent.network(observations / task.brightest)
+    if task.choices:
+        return agent.actor(observations).argmax(dim=1).cpu().numpy()
+    low, high = (np.array(bound, np.float32) for bound in (task.action_low, task.action_high))
+    return np.clip(agent.actor_mean(observations).cpu().numpy(), low, high)
 
 
 TD3_SCRIPT = (
@@ -437,20 +430,22 @@ def _refuse_images(t: ConfigTranslator, context: RunContext) -> None:
 
 
 def _count_dqn_updates(hp: DQN, context: RunContext) -> dict[str, int]:
-    """Count updates, which run when the script's step counter is a multiple of the frequency."""
+    """Return counts of updates, which run at multiples of the frequency on the script's counter."""
     every, interval = hp.train_freq, hp.compute_target_interval(context.converts_meanings)
     updates = range(_next_multiple(hp.learning_starts, every), context.steps, every)
-    if hp.tau < 1:  # the target never equals the network
-        moves = (context.steps - 1) // interval - (updates.start - 1) // interval if updates else 0
-    else:
-        after = {-(-update // interval) * interval for update in updates}
-        moves = sum(move < context.steps for move in after)
+    if not updates:
+        target_updates = 0
+    elif hp.tau < 1:  # the target never equals the network
+        target_updates = (context.steps - 1) // interval - (updates.start - 1) // interval
+    else:  # copies at the first multiple of the interval from each update on; some share one
+        copies = {-(-update // interval) * interval for update in updates}
+        target_updates = sum(copy < context.steps for copy in copies)
     return {
         "random_steps": 0,
         "first_update": _next_multiple(hp.learning_starts, every) + 1,
         "total_gradient_steps": len(updates) * hp.gradient_steps,
         "policy_updates": len(updates) * hp.gradient_steps,
-        "target_updates": moves,
+        "target_updates": target_updates,
     }
 
 

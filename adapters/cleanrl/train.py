@@ -28,7 +28,11 @@ from parallax.adapters.torch_common.prioritized_buffer import (
     ReplaySamples,
     record_replay_cost,
 )
-from parallax.adapters.torch_common.state import make_policy_io, weights_from_parameters
+from parallax.adapters.torch_common.state import (
+    make_policy_io,
+    record_envs,
+    weights_from_parameters,
+)
 from parallax.harness.contract.adapter import MakeEnv, Monitor, Policy, RunContext, Weights
 from parallax.harness.contract.translation import NativeConfig
 
@@ -42,11 +46,11 @@ def replace_replay_buffer(
     replay_settings = native.settings[BUFFER_SETTING]["StrategicBuffer"]
     loss = staticmethod(make_loss_function(native.settings.get(BUFFER_LOSS_SETTING)))
     parents = (PrioritizedReplayMixin, upstream.ReplayBuffer)
-    made = type("StrategicBuffer", parents, {"compute_loss": loss})
+    buffer_class = type("StrategicBuffer", parents, {"compute_loss": loss})
     with contextlib.ExitStack() as stack:
 
         def make(*arguments: Any, **settings: Any) -> Any:
-            buffer: Any = made(*arguments, replay_settings=replay_settings, **settings)
+            buffer: Any = buffer_class(*arguments, replay_settings=replay_settings, **settings)
             buffer.set_error_function(make_error_function(algorithm, native, names))
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))
             return buffer
@@ -67,22 +71,23 @@ def make_error_function(
     algorithm: str, native: NativeConfig, names: Mapping[str, Any]
 ) -> ErrorFunction:
     """Return a function that computes the TD errors of all critics, as the script's update does."""
-    values: Callable[[SimpleNamespace, ReplaySamples], torch.Tensor] = _NEXT_VALUES[algorithm]
+    compute_next_values = _NEXT_VALUES[algorithm]
     if any(row.field == "double_q" and row.value for row in native.alignment):
-        values = _compute_next_values_double_dqn
+        compute_next_values = _compute_next_values_double_dqn
 
-    def errors(batch: ReplaySamples) -> torch.Tensor:
+    def compute_errors(batch: ReplaySamples) -> torch.Tensor:
         script = SimpleNamespace(**names)
-        rewards, going_on = batch.rewards.flatten(), 1 - batch.dones.flatten()
-        target = rewards + going_on * script.args.gamma * values(script, batch).view(-1)
+        next_values = compute_next_values(script, batch).view(-1)
+        discounts = (1 - batch.dones.flatten()) * script.args.gamma
+        target = batch.rewards.flatten() + discounts * next_values
         if algorithm == "dqn":
-            currents = [script.q_network(batch.observations).gather(1, batch.actions.long())]
+            predictions = [script.q_network(batch.observations).gather(1, batch.actions.long())]
         else:
             critics = [names[name] for name in ("qf1", "qf2") if name in names]
-            currents = [critic(batch.observations, batch.actions) for critic in critics]
-        return torch.stack([current.view(-1) - target for current in currents])
+            predictions = [critic(batch.observations, batch.actions) for critic in critics]
+        return torch.stack([values.view(-1) - target for values in predictions])
 
-    return errors
+    return compute_errors
 
 
 def _compute_next_values_dqn(script: SimpleNamespace, batch: ReplaySamples) -> torch.Tensor:
@@ -126,7 +131,7 @@ def _compute_min_q(
     return torch.cat(values, 1).amin(1, keepdim=True)
 
 
-_NEXT_VALUES = {
+_NEXT_VALUES: Mapping[str, Callable[[SimpleNamespace, ReplaySamples], torch.Tensor]] = {
     "dqn": _compute_next_values_dqn,
     "ddpg": _compute_next_values_ddpg,
     "td3": _compute_next_values_td3,
@@ -150,41 +155,35 @@ def train_with_names(
     names: dict[str, Any],
 ) -> None:
     """Train to the end; the script's global names are in `names`, which the caller can read."""
-    policy, made = make_greedy_policy(algorithm, context, names), list[Any]()
-    seam = CheckpointHook(
-        names,
-        monitor.safe_point,
-        lambda: [monitor, *made],
-        lambda: accelerate_networks(
-            context.acceleration, *(names[network] for network in get_network_names(algorithm))
-        ),
+    make_env, envs = record_envs(make_env)
+
+    def accelerate_script_networks() -> None:
+        accelerate_networks(context.acceleration, *get_networks(algorithm, names).values())
+
+    hook = CheckpointHook(
+        names, monitor.safe_point, lambda: [monitor, *envs], accelerate_script_networks
     )
+
+    def get_state_dicts() -> dict[str, Any]:
+        networks = get_networks(algorithm, names)
+        return {name: network.state_dict() for name, network in networks.items()}
+
     monitor.attach(
-        policy,
+        make_greedy_policy(algorithm, context, names),
         lambda: copy_weights(algorithm, names),
-        make_policy_io(
-            lambda: get_parameters(algorithm, names),
-            lambda: {
-                network: names[network].state_dict() for network in get_network_names(algorithm)
-            },
-        ),
-        seam.make_checkpointable(),
+        make_policy_io(lambda: get_parameters(algorithm, names), get_state_dicts),
+        hook.make_checkpointable(),
     )
-
-    def make() -> Any:
-        made.append(make_env())
-        return made[-1]
-
     with contextlib.ExitStack() as stack:
-        instead: dict[str, Any] = {}
+        stand_ins: dict[str, Any] = {}
         if context.script and COPIED_BUFFER_MODULE in context.script.source:
-            instead[COPIED_BUFFER_MODULE] = importlib.import_module(BUFFER_MODULE)
+            stand_ins[COPIED_BUFFER_MODULE] = importlib.import_module(BUFFER_MODULE)
         if BUFFER_SETTING in native.settings:
             buffer = replace_replay_buffer(algorithm, native, names, monitor)
-            instead |= stack.enter_context(buffer)
+            stand_ins |= stack.enter_context(buffer)
         arguments = make_script_arguments(native)
         code = script_runner.load_script(algorithm, get_script_kind(context.task), context.script)
-        script_runner.run_script(code, arguments, make, monitor, names, seam, instead)
+        script_runner.run_script(code, arguments, make_env, monitor, names, hook, stand_ins)
 
 
 def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, Any]) -> Policy:
@@ -200,9 +199,9 @@ def make_greedy_policy(algorithm: str, context: RunContext, names: Mapping[str, 
     return policy
 
 
-def get_network_names(algorithm: str) -> tuple[str, ...]:
-    """Return the names of the script's networks."""
-    return ALGORITHMS[algorithm].networks
+def get_networks(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.nn.Module]:
+    """Return the script's networks by their global names."""
+    return {name: names[name] for name in ALGORITHMS[algorithm].networks}
 
 
 def copy_weights(algorithm: str, names: Mapping[str, Any]) -> Weights:
@@ -214,8 +213,8 @@ def get_parameters(algorithm: str, names: Mapping[str, Any]) -> dict[str, torch.
     """Return the parameters of `copy_weights` as the tensors that the script computes with."""
     tensors: dict[str, torch.Tensor] = {
         f"{network}.{name}": value
-        for network in get_network_names(algorithm)
-        for name, value in names[network].state_dict().items()
+        for network, module in get_networks(algorithm, names).items()
+        for name, value in module.state_dict().items()
     }
     if "log_alpha" in names:
         tensors["log_alpha"] = names["log_alpha"]

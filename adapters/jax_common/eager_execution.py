@@ -162,11 +162,18 @@ QueryObserver = Callable[[tuple[Any, ...]], None]
 
 
 class _WatchState:
-    """Watchers of this process, and the mode and depth of the current compiled call."""
+    """Watchers of this process, and the state of the current compiled call.
+
+    Attributes:
+        watchers: Hooks and query observer of each.
+        is_eager: Whether all updates are computed operation by operation.
+        is_recomputing: Whether an update is being computed a second time.
+        depth: Number of compiled functions that are being called, each by the one before.
+    """
 
     def __init__(self) -> None:
-        self.watched: list[tuple[HookFactory, QueryObserver]] = []
-        self.whole = self.opened = False
+        self.watchers: list[tuple[HookFactory, QueryObserver]] = []
+        self.is_eager = self.is_recomputing = False
         self.depth = 0
 
 
@@ -182,11 +189,11 @@ def add_watcher(hooks: HookFactory, observe_query: QueryObserver) -> Iterator[No
         observe_query: Receives the arguments of each call that only evaluates networks.
     """
     watcher = hooks, observe_query
-    _watch_state.watched.append(watcher)
+    _watch_state.watchers.append(watcher)
     try:
         yield
     finally:
-        _watch_state.watched.remove(watcher)
+        _watch_state.watchers.remove(watcher)
 
 
 @contextlib.contextmanager
@@ -206,9 +213,9 @@ def make_updates_visible(
             _wrap_compiled_functions(stack, owner, _wrap_update)
         for owner in query_classes:
             _wrap_compiled_functions(stack, owner, _wrap_query)
-        if _watch_state.watched:
-            stack.callback(setattr, _watch_state, "whole", _watch_state.whole)
-            _watch_state.whole = True
+        if _watch_state.watchers:
+            stack.callback(setattr, _watch_state, "is_eager", _watch_state.is_eager)
+            _watch_state.is_eager = True
             _enter_eager_mode(stack)
         else:
             stack.enter_context(replace_control_flow(_wrap_loop))
@@ -216,25 +223,23 @@ def make_updates_visible(
 
 
 def _wrap_compiled_functions(
-    stack: contextlib.ExitStack, owner: Any, made: Callable[[Any], Any]
+    stack: contextlib.ExitStack, owner: Any, wrap: Callable[[Any], Any]
 ) -> None:
     for name, raw in tuple(vars(owner).items()):
         function = getattr(raw, "__func__", raw)
         if isinstance(function, type(jax.jit(abs))):
-            wrap = type(raw) if isinstance(raw, staticmethod | classmethod) else _return_unchanged
+            wrapped = wrap(function)
+            if isinstance(raw, staticmethod | classmethod):
+                wrapped = type(raw)(wrapped)
             stack.callback(setattr, owner, name, raw)
-            setattr(owner, name, wrap(made(function)))
-
-
-def _return_unchanged(function: Any) -> Any:
-    return function
+            setattr(owner, name, wrapped)
 
 
 def _enter_eager_mode(stack: contextlib.ExitStack) -> None:
     stack.enter_context(replace_control_flow(make_python_loop))
     stack.callback(setattr, Scope, "param", Scope.param)
     Scope.param = _check_shapes_once(Scope.param)
-    for hooks, _ in tuple(_watch_state.watched):
+    for hooks, _ in tuple(_watch_state.watchers):
         stack.enter_context(hooks())
 
 
@@ -242,9 +247,9 @@ def _enter_eager_mode(stack: contextlib.ExitStack) -> None:
 def _wrap_update(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _watch_state.whole or _watch_state.opened:
+        if _watch_state.is_eager or _watch_state.is_recomputing:
             return _call_tracked(function.__wrapped__, args, kwargs)
-        if _watch_state.watched and not _watch_state.depth:
+        if _watch_state.watchers and not _watch_state.depth:
             _recompute_eagerly(function.__wrapped__, args, kwargs)
         return _call_nested(function, args, kwargs)
 
@@ -255,10 +260,10 @@ def _wrap_update(function: Any) -> Any:
 def _wrap_query(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _watch_state.watched and not is_traced(args, kwargs):
+        if _watch_state.watchers and not is_traced(args, kwargs):
             for state in find_states(args, kwargs):
                 track_state(state)
-            for _, observe_query in tuple(_watch_state.watched):
+            for _, observe_query in tuple(_watch_state.watchers):
                 observe_query(args)
         return function(*args, **kwargs)
 
@@ -269,8 +274,8 @@ def _wrap_loop(original: Any) -> Any:
     # A loop that upstream runs outside of any compiled function is compiled as one.
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if _watch_state.watched and not (
-            _watch_state.depth or _watch_state.opened or is_traced(args, kwargs)
+        if _watch_state.watchers and not (
+            _watch_state.depth or _watch_state.is_recomputing or is_traced(args, kwargs)
         ):
             _recompute_eagerly(make_python_loop(original), args, kwargs)
         return _call_nested(original, args, kwargs)
@@ -319,8 +324,8 @@ def _call_tracked(function: Any, args: Any, kwargs: Any) -> Any:
 def _recompute_eagerly(function: Any, args: Any, kwargs: Any) -> None:
     # The result is not used: the function depends on nothing but its arguments.
     with contextlib.ExitStack() as stack:
-        stack.callback(setattr, _watch_state, "opened", False)
+        stack.callback(setattr, _watch_state, "is_recomputing", False)
         stack.callback(clear_steps)
-        _watch_state.opened = True
+        _watch_state.is_recomputing = True
         _enter_eager_mode(stack)
         _call_tracked(function, *copy_containers((args, kwargs)))

@@ -82,29 +82,29 @@ class FlaxNetworks:
     """Networks in flax; reading an unchanged parameter returns the same array as before.
 
     Args of the constructor:
-        slots: Locations of the canonical arrays.
+        locations: Locations of the canonical arrays.
         states: The train states as upstream's object has them now.
         restore: Sets the parameters of upstream's object.
     """
 
     def __init__(
         self,
-        slots: ArrayLocations,
+        locations: ArrayLocations,
         states: Callable[[], TrainStates],
         restore: Callable[[Weights], None],
     ) -> None:
-        self._slots, self._states, self._restore = slots, states, restore
+        self._locations, self._states, self._restore = locations, states, restore
         self._last: dict[str, tuple[Any, Array]] = {}
 
     @property
     def names(self) -> Iterable[str]:
         """Names of all canonical arrays."""
-        return self._slots
+        return self._locations
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Return canonical arrays, all unless some are named; they cannot be written to."""
         now = get_parameter_arrays(self._states())
-        return {n: self._read(n, now) for n in (self._slots if names is None else names)}
+        return {n: self._read(n, now) for n in (self._locations if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
         """Set these parameters in upstream's object."""
@@ -112,28 +112,28 @@ class FlaxNetworks:
             return
         whole = dict(weights_from_states(self._states()))
         for name, array in weights.items():
-            self._slots[name].write(array, whole[self._slots[name].name])
+            self._locations[name].write(array, whole[self._locations[name].name])
         self._restore(whole)
 
     def place(self, name: str) -> int:
         """Return the number of the parameter that the array is a part of."""
         return eager_execution.get_parameter_id(
-            get_parameter_arrays(self._states())[self._slots[name].name]
+            get_parameter_arrays(self._states())[self._locations[name].name]
         )
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
         """Return the canonical array, where `whole` is the framework's, or its gradient."""
-        return self._slots[name].read(whole)
+        return self._locations[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
         """Return the pairs unchanged: observations come first."""
         return pairs
 
     def _read(self, name: str, now: Mapping[str, Any]) -> Array:
-        leaf = now[self._slots[name].name]
+        leaf = now[self._locations[name].name]
         before, array = self._last.get(name, (None, None))
         if array is None or before is not leaf:  # JAX's arrays never change
-            array = self._slots[name].read(np.asarray(leaf))
+            array = self._locations[name].read(np.asarray(leaf))
             array.flags.writeable = False
             self._last[name] = leaf, array
         return array

@@ -48,22 +48,21 @@ def read_optimizer_settings(tx: Any, opt_state: Any) -> tuple[str, dict[str, flo
     Numbers that can change during training are in the optimizer's state
     (`optax.inject_hyperparams`), all others in the closures of its functions.
     """
-    fixed, names = {}, []
+    settings, optimizer = {}, ""
     for maker, numbers in _find_closures(tx.update):
-        names += [_OPTIMIZER_NAMES[maker]] if maker in _OPTIMIZER_NAMES else []
+        optimizer = optimizer or _OPTIMIZER_NAMES.get(maker, "")
         for own, value in numbers.items():
             if own in _SETTING_NAMES and isinstance(value, int | float):
-                fixed[_SETTING_NAMES[own]] = (
-                    abs(float(value)) if own == "step_size" else float(value)
-                )
-    for settings in _find_injected_settings(opt_state):
-        fixed |= {
-            _INJECTED_NAMES[own]: float(value)
-            for own, value in settings.items()
-            if own in _INJECTED_NAMES
-        }
-        names = names or ["Adam"] * ("b1" in settings)
-    return (names[0] if names else "optax"), fixed
+                # optax adds updates, so that its step size is minus the learning rate.
+                number = abs(float(value)) if own == "step_size" else float(value)
+                settings[_SETTING_NAMES[own]] = number
+    for injected in _find_injected_settings(opt_state):
+        for own, value in injected.items():
+            if own in _INJECTED_NAMES:
+                settings[_INJECTED_NAMES[own]] = float(value)
+        if not optimizer and "b1" in injected:
+            optimizer = "Adam"
+    return optimizer or "optax", settings
 
 
 def clip_gradients(tx: Any, opt_state: Any, gradients: Any, parameters: Any) -> Any:
@@ -236,20 +235,19 @@ class _CallInterceptor:
             if leaf and (place := eager_execution.get_parameter_id(leaf.array))
         )
         inputs = [get_concrete_value(argument) for argument in args]
-        both = [one for one in (*found.values(), *inputs) if one]
-        several = [one for one in both if one.axis is not None]
-        learns = any(one.differentiated for one in both)
-        count = several[0].array.shape[several[0].axis] if several else 1
-        kernels, biases = (
-            unbatch_arrays(found.get("kernel"), count),
-            unbatch_arrays(found.get("bias"), count),
-        )
-        given = [unbatch_arrays(one, count) for one in inputs]
+        values = [value for value in (*found.values(), *inputs) if value]
+        batched = [value for value in values if value.axis is not None]
+        learns = any(value.differentiated for value in values)
+        count = batched[0].array.shape[batched[0].axis] if batched else 1
+        kernels = unbatch_arrays(found.get("kernel"), count)
+        biases = unbatch_arrays(found.get("bias"), count)
+        input_arrays = [unbatch_arrays(value, count) for value in inputs]
         direct = any(args and args[0] is output for output in self._linear) if learns else None
         for i in range(count):
             kernel = kernels[i]
             layer = FlaxLayer(None if kernel is None else kernel.T, biases[i], module, learns)
-            yield LayerForward(layer, tuple(one[i] for one in given), places, lambda: direct)
+            own_inputs = tuple(arrays[i] for arrays in input_arrays)
+            yield LayerForward(layer, own_inputs, places, lambda: direct)
 
 
 def _wrap_apply_gradients(apply: Any, publishers: dict[Any, Callable[[Any], None]]) -> Any:

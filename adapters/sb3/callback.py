@@ -45,7 +45,8 @@ class DiagnosisCallback(BaseCallback):
         super().__init__()
         self._options = options
         self._diagnosis: parallax.Diagnosis | None = None
-        self._places: tuple[list[Any], Any] | None = None
+        self._envs: list[Any] = []
+        self._plain_env: Any = None
 
     @property
     def findings(self) -> tuple[Any, ...]:
@@ -69,10 +70,10 @@ class DiagnosisCallback(BaseCallback):
             "replays": not isinstance(model, OnPolicyAlgorithm),
             "names": _NAMES if hasattr(model, "max_grad_norm") else _NAMES | _WITHOUT_CLIPPING,
         }
-        envs = _list_envs(model.env)
         self._diagnosis = parallax.Diagnosis(**(known | self._options))
-        self._places = envs, envs[0]
-        envs[0] = self._diagnosis.wrap(envs[0])
+        self._envs = _list_envs(model.env)
+        self._plain_env = self._envs[0]
+        self._envs[0] = self._diagnosis.wrap(self._plain_env)
         self._diagnosis.watch(
             policy=lambda observations: model.predict(observations, deterministic=True)[0],
             networks={"policy": model.policy},
@@ -82,14 +83,14 @@ class DiagnosisCallback(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
-        self._leave(None)
+        self._finish(None)
 
-    def _leave(self, error: BaseException | None) -> None:
+    def _finish(self, error: BaseException | None) -> None:
         if self._diagnosis is not None:
             self._diagnosis.__exit__(type(error) if error else None, error, None)
-        if self._places is not None:
-            envs, plain = self._places
-            envs[0], self._places = plain, None
+        if self._envs:
+            self._envs[0] = self._plain_env
+            self._envs = []
 
     def __enter__(self) -> Self:
         """Return the callback."""
@@ -102,7 +103,7 @@ class DiagnosisCallback(BaseCallback):
         trace: TracebackType | None,
     ) -> None:
         """Evaluate the checks a last time, also after an error, which propagates."""
-        self._leave(error)
+        self._finish(error)
 
 
 def _get_target_interval(model: Any) -> int | None:

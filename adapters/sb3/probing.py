@@ -90,11 +90,11 @@ def locate_tensors(algorithm: str, model: Any) -> dict[str, TensorLocation]:
         for network, net in nets.items():
             found |= locate_linear_layers(network, _list_dueling_layers(net.q_net))
         return found
-    there = {name for name, _ in model.policy.named_modules()}
-    if "critic.qf2" in there:
+    module_names = {name for name, _ in model.policy.named_modules()}
+    if "critic.qf2" in module_names:
         raise SpecError("its model has more than two critics")
     for network, names in MODULES[algorithm].items():
-        if network.startswith("critic2") and names[0] not in there:
+        if network.startswith("critic2") and names[0] not in module_names:
             continue  # the number of critics is a setting of the policy
         layers = [model.policy.get_submodule(name) for name in names]
         final = last if network == "policy" else "out"

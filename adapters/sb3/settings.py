@@ -46,9 +46,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
     t.set_option("vf_coef", "vf_coef")
-    t.set_option(
-        "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
-    )
+    settings.translate_max_grad_norm(t, hp)
     # SB3 ends the epochs at 1.5 times its target_kl (stable_baselines3/ppo/ppo.py).
     converts = hp.target_kl is not None and context.converts_meanings
     limit = hp.target_kl / 1.5 if converts else hp.target_kl  # type: ignore[operator]
@@ -59,10 +57,6 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         name = "policy_kwargs.features_extractor_kwargs.hidden_sizes"
         t.set_option("hidden_sizes", name, list(hp.hidden_sizes), "shared, after the convolutions")
     return settings.finish_on_policy(t, hp, context)
-
-
-def _convert_max_norm(max_grad_norm: float | None) -> float:
-    return math.inf if max_grad_norm is None else max_grad_norm
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
@@ -101,8 +95,8 @@ def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeCo
     settings.translate_temperature(t, hp)
     # The first step updates targets; see `target_update_interval` in patches.yaml.
     critic_steps = settings.count_critic_steps(hp, context)
-    moves = math.ceil(critic_steps / hp.target_update_interval)
-    return translate_off_policy(t, hp, context, target_updates=moves)
+    target_updates = math.ceil(critic_steps / hp.target_update_interval)
+    return translate_off_policy(t, hp, context, target_updates=target_updates)
 
 
 def couple_defaults_ddpg(defaults: DDPG, context: RunContext) -> DDPG:
@@ -128,9 +122,7 @@ def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> Native
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `stable_baselines3.DQN`."""
     settings.translate_dqn_fields(t, hp, context)
-    t.set_option(
-        "max_grad_norm", "max_grad_norm", _convert_max_norm(hp.max_grad_norm), note="inf is off"
-    )
+    settings.translate_max_grad_norm(t, hp)
     t.emulate_other_values(
         "dueling",
         False,

@@ -33,6 +33,7 @@ from parallax.adapters.torch_common.prioritized_buffer import (
 from parallax.adapters.torch_common.state import (
     load_weights,
     make_checkpointable,
+    record_envs,
     select_distinct,
     weights_from_parameters,
 )
@@ -52,27 +53,26 @@ class PrioritizedReplayBuffer(PrioritizedReplayMixin, ReplayBuffer):
     """SB3's replay buffer, which returns the transitions that a strategy draws."""
 
 
-def make_error_function(
-    algorithm: str, model: BaseAlgorithm, double_q: bool = False
-) -> ErrorFunction:
+def make_error_function(algorithm: str, model: Any, double_q: bool = False) -> ErrorFunction:
     """Return a function that computes the TD errors of all critics, as the update does."""
-    choices: dict[str, Callable[[Any, ReplaySamples], torch.Tensor]] = {
-        "dqn": functools.partial(_compute_next_values_dqn, double_q=double_q),
-        "sac": _compute_next_values_sac,
-    }
-    values = choices.get(algorithm, _compute_next_values_td3)
-    live: Any = model
+    compute_next_values: Callable[[Any, ReplaySamples], torch.Tensor]
+    if algorithm == "dqn":
+        compute_next_values = functools.partial(_compute_next_values_dqn, double_q=double_q)
+    elif algorithm == "sac":
+        compute_next_values = _compute_next_values_sac
+    else:
+        compute_next_values = _compute_next_values_td3
 
-    def errors(batch: ReplaySamples) -> torch.Tensor:
+    def compute_errors(batch: ReplaySamples) -> torch.Tensor:
         # `dones` of the buffer are terminations: `read_batch` takes time limits out, as SB3 does.
-        target = batch.rewards + (1 - batch.dones) * live.gamma * values(live, batch)
+        target = batch.rewards + (1 - batch.dones) * model.gamma * compute_next_values(model, batch)
         if algorithm == "dqn":
-            currents = (live.q_net(batch.observations).gather(1, batch.actions.long()),)
+            predictions = (model.q_net(batch.observations).gather(1, batch.actions.long()),)
         else:
-            currents = live.critic(batch.observations, batch.actions)
-        return torch.stack([(current - target).flatten() for current in currents])
+            predictions = model.critic(batch.observations, batch.actions)
+        return torch.stack([(values - target).flatten() for values in predictions])
 
-    return errors
+    return compute_errors
 
 
 def _compute_next_values_dqn(model: Any, batch: ReplaySamples, double_q: bool) -> torch.Tensor:
@@ -93,9 +93,9 @@ def _compute_next_values_td3(model: Any, batch: ReplaySamples) -> torch.Tensor:
 
 def _compute_next_values_sac(model: Any, batch: ReplaySamples) -> torch.Tensor:
     actions, density = model.actor.action_log_prob(batch.next_observations)
-    learned = model.ent_coef_optimizer is not None
     # A fixed ent_coef has no optimizer and no logarithm (`_setup_model` in sac/sac.py).
-    temperature = model.log_ent_coef.exp() if learned else model.ent_coef_tensor
+    is_learned = model.ent_coef_optimizer is not None
+    temperature = model.log_ent_coef.exp() if is_learned else model.ent_coef_tensor
     values = torch.cat(model.critic_target(batch.next_observations, actions), 1)
     best: torch.Tensor = values.amin(1, keepdim=True) - temperature * density.reshape(-1, 1)
     return best
@@ -105,14 +105,9 @@ def train(
     algorithm: str, native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor: Monitor
 ) -> None:
     """Train to the end."""
-    made: list[Any] = []
-
-    def make() -> Any:
-        made.append(make_env())
-        return made[-1]
-
-    model = build_model(algorithm, native, context, make)
-    rounds = SafePointCallback(monitor)
+    make_env, envs = record_envs(make_env)
+    model = build_model(algorithm, native, context, make_env)
+    callback = SafePointCallback(monitor)
     log_to_monitor(model, monitor)
     monitor.attach(
         lambda observations: predict_actions(model, observations),
@@ -122,13 +117,13 @@ def train(
             lambda path: save_sb3_model(model, path),
             ".zip",
         ),
-        make_checkpointable({"model": model}, external_objects=lambda: [monitor, rounds, *made]),
+        make_checkpointable({"model": model}, external_objects=lambda: [monitor, callback, *envs]),
     )
     buffer = getattr(model, "replay_buffer", None)
     with contextlib.ExitStack() as stack:
         if isinstance(buffer, PrioritizedReplayBuffer):
             stack.enter_context(record_replay_cost(buffer.replayer, monitor))
-        model.learn(total_timesteps=context.steps, callback=rounds)
+        model.learn(total_timesteps=context.steps, callback=callback)
 
 
 def build_model(
@@ -145,8 +140,8 @@ def build_model(
     }
     arguments = resolve_arguments(native.settings, context.task.action_size, classes)
     # Both names are the same class except for the features extractor, which is ours for images.
-    usual = "CnnPolicy" if context.task.image else "MlpPolicy"
-    policy = arguments.pop("policy_class", None) or usual
+    default_policy = "CnnPolicy" if context.task.image else "MlpPolicy"
+    policy = arguments.pop("policy_class", None) or default_policy
     model = model_class(policy, envs, **insert_replay_buffer(arguments))
     accelerate_networks(context.acceleration, model.policy)
     buffer = getattr(model, "replay_buffer", None)
@@ -161,9 +156,9 @@ def get_model_class(algorithm: str) -> type[BaseAlgorithm]:
 
     A package may bring an algorithm whose class follows SB3's, such as one of sb3-contrib's.
     """
-    own = f"{stable_baselines3.__name__}:{algorithm.upper()}"
+    own_class = f"{stable_baselines3.__name__}:{algorithm.upper()}"
     package_settings = load_package_module(algorithm, "sb3_settings")
-    module, _, name = getattr(package_settings, "MODEL", own).partition(":")
+    module, _, name = getattr(package_settings, "MODEL", own_class).partition(":")
     found: type[BaseAlgorithm] = getattr(importlib.import_module(module), name)
     return found
 

@@ -66,9 +66,8 @@ def _make_object(value: Any, action_size: int, classes: Mapping[str, Any]) -> An
             return NormalActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
         case {"OrnsteinUhlenbeckActionNoise": sigma}:
             return OrnsteinUhlenbeckActionNoise(np.zeros(action_size), sigma * np.ones(action_size))
-    if isinstance(value, dict) and value.keys() <= classes.keys() and value:
-        return classes[next(iter(value))]
-    return value
+    name: Any = next(iter(value), None) if isinstance(value, dict) else None
+    return classes.get(name, value)
 
 
 def read_stored_data(algorithm: str, model: Any) -> Mapping[str, NDArray[Any]]:
@@ -109,20 +108,20 @@ def reload_settings(model: Any) -> dict[str, tuple[float, float]]:
     """
     file = io.BytesIO()
     model.save(file)
-    loaded = _list_numbers(type(model).load(file, env=model.get_env()))
-    return {name: (x, loaded.get(name, np.nan)) for name, x in _list_numbers(model).items()}
+    before, after = _list_numbers(model), _list_numbers(type(model).load(file, env=model.get_env()))
+    return {name: (value, after.get(name, np.nan)) for name, value in before.items()}
 
 
 def _list_numbers(model: Any) -> dict[str, float]:
-    values = vars(model)
+    attributes = vars(model)
     # Flags are left out: a model that was given a logger has one that says so.
-    numbers = {name: float(x) for name, x in values.items() if type(x) in (int, float)}
-    optimizers = (x for x in values.values() if isinstance(x, torch.optim.Optimizer))
-    optimized = [id(p) for each in optimizers for p in each.param_groups[0]["params"]]
-    learned = {n: x for n, x in values.items() if isinstance(x, torch.Tensor) and x.requires_grad}
-    return numbers | {
-        f"optimizers of {n}": float(optimized.count(id(x))) for n, x in learned.items()
-    }
+    numbers = {name: float(x) for name, x in attributes.items() if type(x) in (int, float)}
+    optimizers = [x for x in attributes.values() if isinstance(x, torch.optim.Optimizer)]
+    optimized = [id(p) for optimizer in optimizers for p in optimizer.param_groups[0]["params"]]
+    for name, value in attributes.items():
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            numbers[f"optimizers of {name}"] = float(optimized.count(id(value)))
+    return numbers
 
 
 def predict_actions(model: BaseAlgorithm, observations: NDArray[np.float32]) -> NDArray[Any]:
@@ -164,9 +163,8 @@ class MonitorWriter(KVWriter):
         known = {names[key]: float(key_values[key]) for key in key_values if key in names}
         if "train/loss" in key_values and "train/value_loss" not in key_values:  # of DQN
             known["loss/critic"] = float(key_values["train/loss"])
-        if (
-            "train/entropy_loss" in key_values
-        ):  # minus the entropy, see `train` in stable_baselines3/ppo/ppo.py
+        # `train` in stable_baselines3/ppo/ppo.py logs minus the entropy.
+        if "train/entropy_loss" in key_values:
             known["policy/entropy"] = -float(key_values["train/entropy_loss"])
         self._monitor.record(known)
 

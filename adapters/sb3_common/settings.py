@@ -87,6 +87,12 @@ def translate_temperature(t: ConfigTranslator, hp: SAC) -> None:
     t.set_option("target_entropy", "target_entropy", entropy)
 
 
+def translate_max_grad_norm(t: ConfigTranslator, hp: PPO | DQN) -> None:
+    """Translate the norm at which gradients are clipped; inf turns clipping off upstream."""
+    norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
+    t.set_option("max_grad_norm", "max_grad_norm", norm, "inf is off")
+
+
 def make_schedule(start: float, schedule: str, lag: float = 0.0) -> Any:
     """Return, in upstream's format, a value that is constant or decays linearly to 0 in the run.
 
@@ -109,10 +115,10 @@ def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) 
     """Set the options of PPO that both frameworks have."""
     # Upstream's schedules decay before a rollout's updates, the schema's after them.
     lag = hp.rollout_steps / context.steps if context.converts_meanings else 0.0
-    fall = "decays after each rollout" if lag else "decays before each rollout's updates"
+    decay_note = "decays after each rollout" if lag else "decays before each rollout's updates"
     rate = make_schedule(hp.learning_rate, hp.learning_rate_schedule, lag)
     t.set_option("learning_rate", "learning_rate", rate)
-    note = fall if hp.learning_rate_schedule == "linear" else ""
+    note = decay_note if hp.learning_rate_schedule == "linear" else ""
     t.share_option("learning_rate_schedule", "learning_rate", note)
     steps_each = divide_among_envs(t, "rollout_steps", hp.rollout_steps, context.n_envs)
     t.set_option("rollout_steps", "n_steps", steps_each, note="per environment")
@@ -122,7 +128,7 @@ def translate_rollout_fields(t: ConfigTranslator, hp: PPO, context: RunContext) 
     t.set_option("gae_lambda", "gae_lambda")
     clip_range = make_schedule(hp.clip_range, hp.clip_range_schedule, lag)
     t.set_option("clip_range", "clip_range", clip_range)
-    note = fall if hp.clip_range_schedule == "linear" else ""
+    note = decay_note if hp.clip_range_schedule == "linear" else ""
     t.share_option("clip_range_schedule", "clip_range", note)
 
 
@@ -171,5 +177,6 @@ def count_dqn_target_updates(hp: DQN, context: RunContext) -> int:
     total, first = hp.compute_total_steps(context.steps), compute_first_update(hp)
     if hp.tau < 1:  # the target never equals the network, so every target update changes it
         return max(0, total // interval - first // interval)
-    moves = {update // interval + 1 for update in range(first, total + 1, every)}
-    return sum(move * interval <= total for move in moves)
+    # The next multiple of the interval after each update; several updates may share one.
+    copies = {(update // interval + 1) * interval for update in range(first, total + 1, every)}
+    return sum(copy <= total for copy in copies)

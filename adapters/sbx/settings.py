@@ -5,7 +5,6 @@ to a file; `adapters.sb3_common.model.resolve_arguments` makes the objects.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 
 from parallax.adapters.sb3_common import settings
@@ -42,8 +41,7 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
     t.set_option("normalize_advantage", "normalize_advantage")
     t.set_option("ent_coef", "ent_coef")
     t.set_option("vf_coef", "vf_coef")
-    norm = math.inf if hp.max_grad_norm is None else hp.max_grad_norm
-    t.set_option("max_grad_norm", "max_grad_norm", norm, "inf is off")
+    settings.translate_max_grad_norm(t, hp)
     t.convert_meaning("max_grad_norm", "joint-grad-clip")  # one limit for each network upstream
     t.convert_meaning("value_clip_range", "larger-value-loss")
     t.declare_constant("target_kl", None, "sbx's target_kl adapts the learning rate instead")

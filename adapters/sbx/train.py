@@ -28,7 +28,7 @@ from parallax.adapters.sb3_common.model import (
     save_model,
 )
 from parallax.adapters.sbx import networks
-from parallax.adapters.torch_common.state import make_checkpointable
+from parallax.adapters.torch_common.state import make_checkpointable, record_envs
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
 from parallax.harness.contract.algorithms import image_encoder
 from parallax.harness.contract.fields import SpecError
@@ -36,13 +36,10 @@ from parallax.harness.contract.translation import NativeConfig
 
 SBX_CLASSES = (sbx.PPO, sbx.TD3, sbx.SAC, sbx.DDPG, sbx.DQN)
 
-_TRAIN_STATES = {
-    "policy": ("policy", "actor_state"),
-    "value": ("policy", "vf_state"),
-    "critic": ("policy", "qf_state"),
-    "temperature": ("", "ent_coef_state"),
-}
-"""Trained parts of a model: the attributes that store them, and their names."""
+_POLICY_STATES = {"policy": "actor_state", "value": "vf_state", "critic": "qf_state"}
+"""Attributes of a model's policy with the train states of its networks."""
+_MODEL_STATES = {"temperature": "ent_coef_state"}
+"""The same of the model itself."""
 
 LATER_ARGUMENTS: Mapping[str, Any] = {
     "target_entropy": "auto",  # SAC, 0.15.0
@@ -56,14 +53,9 @@ def train(
 ) -> None:
     """Train to the end."""
     configure_jax(context.device)
-    made: list[Any] = []
-
-    def make() -> Any:
-        made.append(make_env())
-        return made[-1]
-
-    model = build_model(algorithm, native, context, make)
-    rounds = SafePointCallback(monitor)
+    make_env, envs = record_envs(make_env)
+    model = build_model(algorithm, native, context, make_env)
+    callback = SafePointCallback(monitor)
     log_to_monitor(model, monitor)
     monitor.attach(
         lambda observations: predict_actions(model, observations),
@@ -74,14 +66,14 @@ def train(
             ".zip",
         ),
         make_checkpointable(
-            {"model": model}, lambda: [monitor, rounds, *made], *JAX_CODECS, types=TYPES
+            {"model": model}, lambda: [monitor, callback, *envs], *JAX_CODECS, types=TYPES
         ),
     )
     with make_updates_visible(
         update_classes=[kind for kind in type(model).__mro__ if kind in SBX_CLASSES],
         query_classes=[type(model.policy), BaseJaxPolicy],
     ):
-        model.learn(total_timesteps=context.steps, callback=rounds)
+        model.learn(total_timesteps=context.steps, callback=callback)
 
 
 def build_model(
@@ -134,16 +126,17 @@ def copy_weights(model: BaseAlgorithm) -> Weights:
 def get_train_states(model: Any) -> dict[str, Any]:
     """Return the model's train states by what they train."""
     found = {}
-    for label, (owner, name) in _TRAIN_STATES.items():
-        holder = getattr(model, owner) if owner else model
-        if hasattr(holder, name):
-            found[label] = getattr(holder, name)
+    for owner, names in ((model.policy, _POLICY_STATES), (model, _MODEL_STATES)):
+        for label, name in names.items():
+            if hasattr(owner, name):
+                found[label] = getattr(owner, name)
     return found
 
 
 def load_weights(model: Any, values: Weights) -> None:
     """Overwrite the values of all parameters."""
     for label, state in replace_weights(get_train_states(model), values).items():
-        owner, name = _TRAIN_STATES[label]
+        owner = model.policy if label in _POLICY_STATES else model
+        name = (_POLICY_STATES | _MODEL_STATES)[label]
         # JAX computes asynchronously: the arrays must be there before upstream's next step.
-        setattr(getattr(model, owner) if owner else model, name, jax.block_until_ready(state))
+        setattr(owner, name, jax.block_until_ready(state))

@@ -328,6 +328,8 @@ CLASSES_BY_NAME = {
     "LinearLR": torch.optim.lr_scheduler.LinearLR,
 }
 """Classes and functions that settings refer to by name."""
+TWIN_CRITIC_ROLES = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
+"""Roles of the critics of TD3 and SAC, in the order of the examples."""
 NO_LOGGING = {"write_interval": 0, "checkpoint_interval": 0}
 """Options with which skrl writes no files of its own."""
 
@@ -401,17 +403,15 @@ def make_td3_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
     models = {role: DeterministicActor(spaces, hidden) for role in ("policy", "target_policy")}
-    critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
-    models |= {role: CriticModel(spaces, hidden) for role in critics}
+    models |= {role: CriticModel(spaces, hidden) for role in TWIN_CRITIC_ROLES}
     return AgentParts(*load_agent("TD3"), models)
 
 
 def make_sac_parts(settings: NativeSettings, spaces: ModelSpaces) -> AgentParts:
     """Return the agent's class and its models."""
     hidden = settings["models.hidden_sizes"]
-    critics = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
     models = {"policy": GaussianActor(spaces, hidden)}
-    models |= {role: CriticModel(spaces, hidden) for role in critics}
+    models |= {role: CriticModel(spaces, hidden) for role in TWIN_CRITIC_ROLES}
     return AgentParts(*load_agent("SAC"), models)
 
 

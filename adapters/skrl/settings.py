@@ -139,50 +139,45 @@ def finish_off_policy(
     return t.finish(taken * n_envs, framework_steps=taken, update_schedule=schedule)
 
 
-PPO_CFG_NAME = "PPO_CFG"
-
-
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.ppo.PPO_CFG` and of its agent's parts."""
-    t.set_option("learning_rate", f"{PPO_CFG_NAME}.learning_rate")
+    t.set_option("learning_rate", "PPO_CFG.learning_rate")
     _translate_schedule(t, hp, context)
     n_envs = context.n_envs
     rounds = hp.rollout_steps // n_envs
     note = "times n_envs" if n_envs > 1 else ""
-    t.set_option("rollout_steps", f"{PPO_CFG_NAME}.rollouts", rounds, note)
+    t.set_option("rollout_steps", "PPO_CFG.rollouts", rounds, note)
     if hp.rollout_steps % n_envs:
         t.reject_value("rollout_steps", f"a multiple of n_envs={n_envs}")
     t.set_extra_options(**{"RandomMemory.memory_size": rounds, "RandomMemory.replacement": False})
     set_memory_envs(t, context)
     t.set_option(
-        "minibatch_size",
-        f"{PPO_CFG_NAME}.mini_batches",
-        math.ceil(hp.rollout_steps / hp.minibatch_size),
+        "minibatch_size", "PPO_CFG.mini_batches", math.ceil(hp.rollout_steps / hp.minibatch_size)
     )
     if hp.rollout_steps % hp.minibatch_size:
         why = f"a divisor of rollout_steps={hp.rollout_steps}: minibatches have equal sizes"
         t.reject_value("minibatch_size", why)
-    t.set_option("epochs", f"{PPO_CFG_NAME}.learning_epochs")
-    t.set_option("gamma", f"{PPO_CFG_NAME}.discount_factor")
-    t.set_option("gae_lambda", f"{PPO_CFG_NAME}.gae_lambda")
-    t.set_option("clip_range", f"{PPO_CFG_NAME}.ratio_clip")
+    t.set_option("epochs", "PPO_CFG.learning_epochs")
+    t.set_option("gamma", "PPO_CFG.discount_factor")
+    t.set_option("gae_lambda", "PPO_CFG.gae_lambda")
+    t.set_option("clip_range", "PPO_CFG.ratio_clip")
     t.declare_constant("clip_range_schedule", "constant")
     clip, note = hp.value_clip_range or 0, "only the clipped prediction; 0 is off"
-    t.set_option("value_clip_range", f"{PPO_CFG_NAME}.value_clip", clip, note)
+    t.set_option("value_clip_range", "PPO_CFG.value_clip", clip, note)
     t.convert_meaning("value_clip_range", "larger-value-loss")
     t.declare_constant("normalize_advantage", True, "over the whole rollout")
     t.convert_meaning("normalize_advantage", "minibatch-advantage-normalization", unless=False)
-    t.set_option("ent_coef", f"{PPO_CFG_NAME}.entropy_loss_scale")
-    t.set_option("vf_coef", f"{PPO_CFG_NAME}.value_loss_scale", note="times the mean squared error")
+    t.set_option("ent_coef", "PPO_CFG.entropy_loss_scale")
+    t.set_option("vf_coef", "PPO_CFG.value_loss_scale", note="times the mean squared error")
     norm = hp.max_grad_norm or 0
-    t.set_option("max_grad_norm", f"{PPO_CFG_NAME}.grad_norm_clip", norm, "0 is off")
+    t.set_option("max_grad_norm", "PPO_CFG.grad_norm_clip", norm, "0 is off")
     note = "ends only the current epoch; 0 is off"
-    t.set_option("target_kl", f"{PPO_CFG_NAME}.kl_threshold", hp.target_kl or 0, note)
+    t.set_option("target_kl", "PPO_CFG.kl_threshold", hp.target_kl or 0, note)
     t.convert_meaning("target_kl", "kl-stop-ends-rollout")
     note = "time_limit_bootstrap; without it, advantages continue into the next episode"
     t.declare_constant("bootstrap_truncation", True, note)
-    t.set_extra_options(**{f"{PPO_CFG_NAME}.time_limit_bootstrap": True})
-    disable_other_options(t, PPO_CFG_NAME, "value_preprocessor")
+    t.set_extra_options(**{"PPO_CFG.time_limit_bootstrap": True})
+    disable_other_options(t, "PPO_CFG", "value_preprocessor")
     t.set_conv_filters("models.conv_filters", context.task, "in Parallax's model, shared")
     translate_networks(t)
     taken = -(-context.steps // n_envs)
@@ -192,24 +187,19 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
 def _translate_schedule(t: ConfigTranslator, hp: PPO, context: RunContext) -> None:
     epochs = max(context.steps // hp.rollout_steps, 1) * hp.epochs
     linear = hp.learning_rate_schedule == "linear"
-    option = f"{PPO_CFG_NAME}.learning_rate_scheduler"
+    option = "PPO_CFG.learning_rate_scheduler"
     note = "decays after each epoch" if linear else ""
     t.set_option("learning_rate_schedule", option, "LinearLR" if linear else None, note)
     t.convert_meaning("learning_rate_schedule", "lr-decay-per-rollout", unless="constant")
     to_zero = {"start_factor": 1.0, "end_factor": 0.0, "total_iters": epochs}
-    t.set_extra_options(
-        **{f"{PPO_CFG_NAME}.learning_rate_scheduler_kwargs": to_zero if linear else {}}
-    )
-
-
-TD3_CFG_NAME = "TD3_CFG"
+    t.set_extra_options(**{"PPO_CFG.learning_rate_scheduler_kwargs": to_zero if linear else {}})
 
 
 def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.td3.TD3_CFG` and of its agent's parts."""
-    translate_gaussian_noise(t, hp, context, TD3_CFG_NAME)
-    t.set_option("policy_delay", f"{TD3_CFG_NAME}.policy_delay")
-    smoothing = f"{TD3_CFG_NAME}.smooth_regularization"
+    translate_gaussian_noise(t, hp, context, "TD3_CFG")
+    t.set_option("policy_delay", "TD3_CFG.policy_delay")
+    smoothing = "TD3_CFG.smooth_regularization"
     std = hp.target_policy_noise * compute_half_range(t, context, "target_policy_noise")
     kwargs = {"mean": 0.0, "std": std}
     t.set_option("target_policy_noise", f"{smoothing}_noise_kwargs", kwargs, ACTION_UNITS_NOTE)
@@ -217,30 +207,26 @@ def translate_td3(t: ConfigTranslator, hp: TD3, context: RunContext) -> NativeCo
     clip = hp.target_noise_clip * compute_half_range(t, context, "target_noise_clip")
     t.set_option("target_noise_clip", f"{smoothing}_clip", clip, ACTION_UNITS_NOTE)
     translate_actor_critic_fields(
-        t, hp, context, TD3_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+        t, hp, context, "TD3_CFG", "policy_learning_rate", "critic_learning_rate"
     )
     return finish_off_policy(t, hp, context)
-
-
-SAC_CFG_NAME = "SAC_CFG"
 
 
 def translate_sac(t: ConfigTranslator, hp: SAC, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.sac.SAC_CFG` and of its agent's parts."""
     t.declare_constant("policy_delay", 1)
     t.declare_constant("target_update_interval", 1)
-    t.set_option("initial_temperature", f"{SAC_CFG_NAME}.initial_entropy_value")
+    t.set_option("initial_temperature", "SAC_CFG.initial_entropy_value")
     entropy = -context.task.action_size if hp.target_entropy is None else hp.target_entropy
     note = "for actions in the task's units, before clipping"
-    t.set_option("target_entropy", f"{SAC_CFG_NAME}.target_entropy", float(entropy), note)
+    t.set_option("target_entropy", "SAC_CFG.target_entropy", float(entropy), note)
     t.convert_entropy_unit(context.task)
-    t.set_extra_options(**{f"{SAC_CFG_NAME}.learn_entropy": True})
+    t.set_extra_options(**{"SAC_CFG.learn_entropy": True})
     rates = ("policy_learning_rate", "critic_learning_rate", "temperature_learning_rate")
-    translate_actor_critic_fields(t, hp, context, SAC_CFG_NAME, *rates)
+    translate_actor_critic_fields(t, hp, context, "SAC_CFG", *rates)
     return finish_off_policy(t, hp, context)
 
 
-DDPG_CFG_NAME = "DDPG_CFG"
 # Defaults of Stable-Baselines3's and Tianshou's processes.
 OU_THETA, OU_TIME_STEP = 0.15, 0.01
 """Parameters of the schema's process; skrl's has a time step of 1, so its options include ours."""
@@ -249,15 +235,15 @@ OU_THETA, OU_TIME_STEP = 0.15, 0.01
 def translate_ddpg(t: ConfigTranslator, hp: DDPG, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.ddpg.DDPG_CFG` and of its agent's parts."""
     if hp.exploration_noise_kind == "gaussian":
-        translate_gaussian_noise(t, hp, context, DDPG_CFG_NAME)
+        translate_gaussian_noise(t, hp, context, "DDPG_CFG")
     else:
         _translate_ou_noise(t, hp, context)
-    t.share_option("exploration_noise_kind", f"{DDPG_CFG_NAME}.exploration_noise")
+    t.share_option("exploration_noise_kind", "DDPG_CFG.exploration_noise")
     for field in ("policy_weight_decay", "critic_weight_decay"):
         t.declare_constant(field, 0.0, "torch.optim.Adam's default; no option")
     t.declare_constant("policy_delay", 1)
     translate_actor_critic_fields(
-        t, hp, context, DDPG_CFG_NAME, "policy_learning_rate", "critic_learning_rate"
+        t, hp, context, "DDPG_CFG", "policy_learning_rate", "critic_learning_rate"
     )
     return finish_off_policy(t, hp, context)
 
@@ -271,28 +257,23 @@ def _translate_ou_noise(t: ConfigTranslator, hp: DDPG, context: RunContext) -> N
         "base_scale": 1.0,
     }
     note = f"{ACTION_UNITS_NOTE}; the process continues across episode ends"
-    t.set_option("exploration_noise", f"{DDPG_CFG_NAME}.exploration_noise_kwargs", kwargs, note)
+    t.set_option("exploration_noise", "DDPG_CFG.exploration_noise_kwargs", kwargs, note)
     t.set_extra_options(
-        **{f"{DDPG_CFG_NAME}.exploration_noise": "OrnsteinUhlenbeckNoise" if sigma else None}
+        **{"DDPG_CFG.exploration_noise": "OrnsteinUhlenbeckNoise" if sigma else None}
     )
-    t.set_extra_options(**{f"{DDPG_CFG_NAME}.exploration_scheduler": None})
-
-
-DQN_CFG_NAME = "DQN_CFG"
+    t.set_extra_options(**{"DDPG_CFG.exploration_scheduler": None})
 
 
 def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeConfig:
     """Return the arguments of `skrl.agents.torch.dqn.DQN_CFG`, or of that of double DQN."""
     t.reject_images(context.task)
     n_envs = context.n_envs
-    t.set_option("learning_rate", f"{DQN_CFG_NAME}.learning_rate")
+    t.set_option("learning_rate", "DQN_CFG.learning_rate")
     t.set_option("double_q", "agent", "DDQN" if hp.double_q else "DQN", "a separate agent class")
     every = hp.train_freq // n_envs
-    t.set_option("train_freq", f"{DQN_CFG_NAME}.update_interval", every, "from the first step")
+    t.set_option("train_freq", "DQN_CFG.update_interval", every, "from the first step")
     interval = hp.target_interval_in_updates()
-    t.set_option(
-        "target_update_interval", f"{DQN_CFG_NAME}.target_update_interval", interval, "in updates"
-    )
+    t.set_option("target_update_interval", "DQN_CFG.target_update_interval", interval, "in updates")
     # An update cycle has no environment steps between its gradient steps. Other frameworks update
     # the target at most once per cycle, at its end; skrl's counter would also do so within a cycle.
     if interval is None or hp.target_update_interval % hp.train_freq:
@@ -301,7 +282,7 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
             f"a number of update cycles: there are {hp.gradient_steps} gradient steps in "
             f"{hp.train_freq} environment steps",
         )
-    scheduler = f"{DQN_CFG_NAME}.exploration_scheduler"
+    scheduler = "DQN_CFG.exploration_scheduler"
     steps = hp.exploration_steps if n_envs == 1 else hp.exploration_steps / n_envs
     falling = [hp.exploration_initial, hp.exploration_final, steps]
     t.set_option("exploration_initial", scheduler, falling, "a function of these values")
@@ -311,8 +292,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.emulate_option("dueling", "models.dueling", hp.dueling or None, note)
     t.declare_constant("huber_delta", None, "the mean squared error")
     t.declare_constant("max_grad_norm", None)
-    translate_off_policy_fields(t, hp, context, DQN_CFG_NAME)
-    disable_other_options(t, DQN_CFG_NAME, "learning_rate_scheduler")
+    translate_off_policy_fields(t, hp, context, "DQN_CFG")
+    disable_other_options(t, "DQN_CFG", "learning_rate_scheduler")
     # Updates follow steps whose number, counted from 0, is a multiple of the interval.
     earliest = max(math.ceil(hp.learning_starts / n_envs) - 1, 0)
     first = (-(-earliest // every) * every + 1) * n_envs

@@ -9,8 +9,8 @@ from parallax.harness.contract.replay import PrioritizedReplay, ReplayConfig
 
 _PROPORTIONAL = "its prioritised buffer draws in proportion to errors only"
 _UNSUPPORTED_REASONS = {
-    "atdc": f"{_PROPORTIONAL}, and asks its networks for nothing between minibatches",
-    "imp": "its buffer gives a minibatch its weights before the errors are known that correct them",
+    "atdc": f"{_PROPORTIONAL}, and does not evaluate its networks between minibatches",
+    "imp": "its buffer weights a minibatch before the errors that correct the weights are known",
 }
 
 
@@ -36,21 +36,25 @@ def explain_unsupported_replay(algorithm: str, replay: ReplayConfig) -> str:
     return ""
 
 
+_UPDATE_MODULES = {
+    "ppo": ("ppo", "a2c"),
+    "td3": ("td3", "ddpg"),
+    "sac": ("sac", "ddpg"),
+    "ddpg": ("ddpg",),
+    "dqn": ("dqn",),
+}
 SUPPORTED_VERSIONS = VersionRange(
     "tianshou",
     "1.0",
     "2.1",
     why_not_older="Older releases were not tried.",
     update_modules={
-        name: tuple(
+        algorithm: tuple(
             f"tianshou.{package}.modelfree.{module}"
-            for package in ("algorithm", "policy")
-            for module in (
-                name,
-                *({"ppo": ("a2c",), "td3": ("ddpg",), "sac": ("ddpg",)}.get(name, ())),
-            )
+            for package in ("algorithm", "policy")  # since 2.0, and before
+            for module in modules
         )
-        for name in ("ppo", "td3", "sac", "ddpg", "dqn")
+        for algorithm, modules in _UPDATE_MODULES.items()
     },
 )
 

@@ -56,7 +56,7 @@ def translate_off_policy_fields(
 def translate_actor_critic_fields(
     t: ConfigTranslator, hp: OffPolicy, context: RunContext, name: str
 ) -> None:
-    """Translate the same for actor-critics, with targets that are updated by tau."""
+    """Translate the options that actor-critics share, whose targets are updated by tau."""
     t.set_option("policy_learning_rate", "AdamOptimizerFactory(policy).lr")
     t.set_option("critic_learning_rate", "AdamOptimizerFactory(critic).lr")
     t.set_option("tau", f"{name}.tau")
@@ -112,7 +112,7 @@ def finish_translation(
     return t.finish(warm_up + trained, framework_steps=trained, update_schedule=update_schedule)
 
 
-def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
+def scale_cycle_and_updates_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
     """Scale an update cycle to one step of each environment, with one update per transition."""
     changes: dict[str, Any] = {
         "train_freq": defaults.train_freq * context.n_envs,
@@ -124,12 +124,12 @@ def scale_cycle_to_envs(defaults: Defaults, context: RunContext) -> Defaults:
 def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeConfig:
     """Return the arguments of `tianshou.algorithm.PPO` and its components."""
     total = math.ceil(context.steps / hp.rollout_steps) * hp.rollout_steps
+    decay_steps = total
+    if context.converts_meanings:  # the schema's schedules reach 0 after the last whole rollout
+        decay_steps = context.steps // hp.rollout_steps * hp.rollout_steps
     t.set_option("learning_rate", "AdamOptimizerFactory.lr")
     linear = hp.learning_rate_schedule == "linear"
-    fall = total  # the schema's schedules reach 0 after the last whole rollout
-    if context.converts_meanings:
-        fall = context.steps // hp.rollout_steps * hp.rollout_steps
-    factory = {"LRSchedulerFactoryLinear": [1, fall, hp.rollout_steps]} if linear else None
+    factory = {"LRSchedulerFactoryLinear": [1, decay_steps, hp.rollout_steps]} if linear else None
     note = "decays after each rollout" if linear else ""
     t.set_option("learning_rate_schedule", "with_lr_scheduler_factory", factory, note)
     require_divisible_by_envs(t, "rollout_steps", hp.rollout_steps, context)
@@ -150,14 +150,14 @@ def translate_ppo(t: ConfigTranslator, hp: PPO, context: RunContext) -> NativeCo
         "constant",
         "training_fn.clip_range_steps",
         allowed=context.patch_constants,
-        native=fall,
+        native=decay_steps,
         note="through training_fn, decays after each rollout",
     )
-    falls = hp.clip_range_schedule == "linear"
     clips = hp.value_clip_range is not None
     note = "around the predictions at the start of each epoch" if clips else ""
     t.set_option("value_clip_range", "PPO.value_clip", clips, note)
-    if clips and (falls or hp.value_clip_range != hp.clip_range):
+    is_clip_range_linear = hp.clip_range_schedule == "linear"
+    if clips and (is_clip_range_linear or hp.value_clip_range != hp.clip_range):
         reason = f"the clip range of the ratio: null or equal to clip_range={hp.clip_range}"
         t.reject_value("value_clip_range", f"{reason}, which is constant")
     t.set_option("normalize_advantage", "PPO.advantage_normalization", note="per minibatch")
@@ -238,10 +238,13 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
     t.emulate_option("exploration_final", "training_fn.final", note=note)
     t.emulate_option("exploration_steps", "training_fn.steps", note=note)
     t.set_extra_options(**{"training_fn.initial": hp.exploration_initial})
-    taken = count_steps(hp, context)[0]
-    falls_within_cycle = context.converts_meanings
-    more = {"training_fn.taken": taken, "training_fn.falls_within_cycle": falls_within_cycle}
-    t.set_extra_options(**more)
+    warm_up, _ = count_steps(hp, context)
+    t.set_extra_options(
+        **{
+            "training_fn.taken": warm_up,
+            "training_fn.falls_within_cycle": context.converts_meanings,
+        }
+    )
     t.set_option("double_q", "DQN.is_double")
     t.set_option(
         "dueling", "Net.dueling_param", hp.dueling, note="separate heads of the last layer's size"
@@ -266,8 +269,8 @@ def translate_dqn(t: ConfigTranslator, hp: DQN, context: RunContext) -> NativeCo
 
 ALGORITHMS: Mapping[str, AlgorithmSettings] = {
     "ppo": AlgorithmSettings(translate_ppo, extra_action_spaces=frozenset({"discrete"})),
-    "td3": AlgorithmSettings(translate_td3, scale_cycle_to_envs),
-    "sac": AlgorithmSettings(translate_sac, scale_cycle_to_envs),
-    "ddpg": AlgorithmSettings(translate_ddpg, scale_cycle_to_envs),
-    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_to_envs),
+    "td3": AlgorithmSettings(translate_td3, scale_cycle_and_updates_to_envs),
+    "sac": AlgorithmSettings(translate_sac, scale_cycle_and_updates_to_envs),
+    "ddpg": AlgorithmSettings(translate_ddpg, scale_cycle_and_updates_to_envs),
+    "dqn": AlgorithmSettings(translate_dqn, scale_cycle_and_updates_to_envs),
 }

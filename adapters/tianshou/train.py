@@ -38,13 +38,14 @@ from parallax.adapters.torch_common.acceleration import accelerate_networks
 from parallax.adapters.torch_common.state import (
     make_checkpointable,
     make_policy_io,
+    record_envs,
     weights_from_parameters,
 )
 from parallax.adapters.torch_common.sum_tree import cache_compiled, make_tree_codec
 from parallax.harness.contract.adapter import Checkpointable, MakeEnv, Monitor, RunContext, Weights
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.replay import PrioritizedReplay
-from parallax.harness.contract.translation import NativeConfig, select_options
+from parallax.harness.contract.translation import NativeConfig, NativeSettings, select_options
 from parallax.harness.replay.prioritized import anneal_linearly
 
 _EPSILON = "_PrioritizedReplayBuffer__eps"
@@ -182,14 +183,9 @@ def train(
 ) -> None:
     """Train to the end."""
     settings = native.settings
-    made: list[Any] = []
+    make_env, made = record_envs(make_env)
     parts: dict[str, Any] = {}
-
-    def make() -> Any:
-        made.append(make_env())
-        return made[-1]
-
-    envs = DummyVectorEnv([make] * context.n_envs)
+    envs = DummyVectorEnv([make_env] * context.n_envs)
     envs.seed(settings["seed"])
     seed_generators(settings["seed"])
     model = build_algorithm(algorithm, settings, context.task)
@@ -207,39 +203,54 @@ def train(
     )
     priorities = PrioritySchedule(replay, context.steps, buffer) if replay else None
     collector = Collector(model, envs, buffer, exploration_noise=True)
-    common = {"training_collector": collector, "verbose": False, "show_progress": False}
-    prepare = make_training_fn(algorithm, model, settings)
-    if ALGORITHMS[algorithm].family == "on-policy":
-        common |= select_options(settings, "OnPolicyTrainerParams")
-        make_params: Any = OnPolicyTrainerParams
-        every = 1
-    else:
-        collector.reset()
-        if steps := settings["Collector.collect.n_step"]:
-            collector.collect(n_step=steps, random=True)
-        common |= select_options(settings, "OffPolicyTrainerParams")
-        make_params, every = OffPolicyTrainerParams, RECORD_EVERY
+    anneal = make_training_fn(algorithm, model, settings)
 
     def prepare_training_step(epoch: int, taken: int) -> None:
         monitor.safe_point()
-        if prepare:
-            prepare(getattr(parts["trainer"], STEP_COUNT))  # which may just have been restored
+        trained_steps = getattr(parts["trainer"], STEP_COUNT)  # which may just have been restored
+        if anneal:
+            anneal(trained_steps)
         if priorities:
-            random_steps = settings["Collector.collect.n_step"]
-            priorities.anneal(buffer, random_steps + getattr(parts["trainer"], STEP_COUNT))
+            priorities.anneal(buffer, settings["Collector.collect.n_step"] + trained_steps)
 
-    logger = MonitorLogger(monitor, every)
-    params = make_params(**common, training_fn=prepare_training_step, logger=logger)
+    params = make_trainer_params(
+        algorithm, settings, collector, monitor, training_fn=prepare_training_step
+    )
     parts["trainer"] = create_trainer(model, params)
     if native.framework_steps or not IS_BEFORE_2:  # older trainers fail without a step
         parts["trainer"].run()
 
 
+def make_trainer_params(
+    algorithm: str, settings: NativeSettings, collector: Any, monitor: Monitor, **more: Any
+) -> Any:
+    """Return the parameters of the algorithm's trainer, after the random steps of a warm-up."""
+    if ALGORITHMS[algorithm].family == "on-policy":
+        make_params: Any = OnPolicyTrainerParams
+        options, record_every = select_options(settings, "OnPolicyTrainerParams"), 1
+    else:
+        collector.reset()
+        if steps := settings["Collector.collect.n_step"]:
+            collector.collect(n_step=steps, random=True)
+        make_params = OffPolicyTrainerParams
+        options, record_every = select_options(settings, "OffPolicyTrainerParams"), RECORD_EVERY
+    return make_params(
+        training_collector=collector,
+        logger=MonitorLogger(monitor, record_every),
+        verbose=False,
+        show_progress=False,
+        **options,
+        **more,
+    )
+
+
 def make_trainer_checkpointable(
-    parts: Mapping[str, Any], outside: Callable[[], list[Any]]
+    parts: Mapping[str, Any], external_objects: Callable[[], list[Any]]
 ) -> Checkpointable:
     """Return the interface that saves and restores the training of `parts["trainer"]`."""
-    generic = make_checkpointable(parts, outside, make_tree_codec(SegmentTree), types=TYPES)
+    generic = make_checkpointable(
+        parts, external_objects, make_tree_codec(SegmentTree), types=TYPES
+    )
 
     def restore(state: Any) -> None:
         trainer = parts["trainer"]
@@ -263,9 +274,9 @@ def predict_actions(model: Algorithm[Any, Any], observations: NDArray[np.float32
     outside = policy_within_training_step(policy, enabled=False)
     with outside, torch_train_mode(policy, enabled=False), torch.no_grad():
         actions = policy(Batch(obs=observations, info={})).act
-    choices = isinstance(policy.action_space, Discrete)
     actions = actions.cpu() if isinstance(actions, torch.Tensor) else actions
-    return np.asarray(policy.map_action(actions), dtype=np.int64 if choices else np.float32)
+    is_discrete = isinstance(policy.action_space, Discrete)
+    return np.asarray(policy.map_action(actions), dtype=np.int64 if is_discrete else np.float32)
 
 
 def copy_weights(model: Algorithm[Any, Any]) -> Weights:
@@ -283,10 +294,8 @@ def get_parameters(model: Algorithm[Any, Any]) -> dict[str, torch.Tensor]:
 _DOUBLES, _INDICES = np.zeros(2), np.zeros(2, dtype=np.int64)
 _FLOATS, _FLAGS = _DOUBLES.astype(np.float32), np.zeros(2, dtype=bool)
 _INDEX_ARGUMENTS = (_INDICES, np.array([0, 2]), _FLAGS, _INDICES[:1], np.array([2]))
-_BUFFER_MODULE, _ALGORITHM_MODULE = (
-    "tianshou.data.buffer.manager",
-    "tianshou.policy.base" if IS_BEFORE_2 else "tianshou.algorithm.algorithm_base",
-)
+_BUFFER_MODULE = "tianshou.data.buffer.manager"
+_ALGORITHM_MODULE = "tianshou.policy.base" if IS_BEFORE_2 else "tianshou.algorithm.algorithm_base"
 GAE = "_gae_return" if IS_BEFORE_2 else "_gae"
 COMPILED_CALLS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     (_BUFFER_MODULE, "_prev_index", _INDEX_ARGUMENTS),

@@ -17,7 +17,13 @@ from parallax.harness.contract.adapter import CPU
 def explain_missing_device(
     device: str, here: bool, known: tuple[str, ...] = ("cuda", "mps")
 ) -> str:
-    """Return why torch cannot train on a device, or an empty string; `here`: look for it."""
+    """Return why torch cannot train on a device, or an empty string.
+
+    Args:
+        device: The device, such as `cuda` or `cuda:1`.
+        here: Whether to look for it on this machine.
+        known: Kinds of devices that the framework can train on, besides the CPU.
+    """
     kind, _, number = device.partition(":")
     if kind not in known:
         return f"it takes {', '.join(('cpu', *known))}. Use one of them."
@@ -51,16 +57,11 @@ class TorchAccelerations:
         self, algorithm: str, acceleration: str, device: str, here: bool
     ) -> str:
         """Return why `acceleration` cannot be used, such as for the lack of a compiler."""
-        if (
-            acceleration == COMPILE
-            and here
-            and device == CPU
-            and (why := explain_missing_compiler())
-        ):
-            return why
-        if acceleration in self.accelerations:
-            return ""
-        return explain_missing_acceleration(acceleration, device)
+        if acceleration not in self.accelerations:
+            return explain_missing_acceleration(acceleration, device)
+        if acceleration == COMPILE and here and device == CPU:
+            return explain_missing_compiler()
+        return ""
 
     def apply_acceleration(self, acceleration: str) -> contextlib.AbstractContextManager[None]:
         """Return a context with PyTorch's options for the acceleration."""

@@ -84,8 +84,8 @@ class PrioritizedReplayMixin:
             target: Target of the predictions, of the same shape.
         """
         with torch.no_grad():
-            gaps = torch.stack([(current - target).flatten() for current in currents])
-        loss_weights = self.replayer.compute_loss_weights(gaps.cpu().numpy())
+            errors = torch.stack([(current - target).flatten() for current in currents])
+        loss_weights = self.replayer.compute_loss_weights(errors.cpu().numpy())
         weights = target.new_tensor(loss_weights).reshape(target.shape)
         return [(weights * loss(one, target, reduction="none")).mean() for one in currents]
 
@@ -111,14 +111,14 @@ class PrioritizedReplayMixin:
         return isolate_error_rng(lambda places: measure(self.read_batch(places, env)))
 
 
-def isolate_error_rng(errors: Callable[[Indices], torch.Tensor]) -> ComputeCriticErrors:
+def isolate_error_rng(compute_errors: Callable[[Indices], torch.Tensor]) -> ComputeCriticErrors:
     """Wrap an error function to return arrays and to leave the training's generator unchanged."""
 
-    def gaps(places: Indices) -> NDArray[Any]:
+    def compute_isolated(places: Indices) -> NDArray[Any]:
         with fork_rng(), torch.no_grad():
-            return errors(places).cpu().numpy()
+            return compute_errors(places).cpu().numpy()
 
-    return gaps
+    return compute_isolated
 
 
 @contextlib.contextmanager

@@ -106,47 +106,47 @@ class TorchNetworks:
     """Networks in torch; reading an unchanged parameter returns the same array as before.
 
     Args of the constructor:
-        slots: Locations of the canonical arrays.
+        locations: Locations of the canonical arrays.
     """
 
-    def __init__(self, slots: TensorLocations) -> None:
-        self._slots = slots
+    def __init__(self, locations: TensorLocations) -> None:
+        self._locations = locations
         self._views: dict[str, tuple[int, NDArray[Any]]] = {}
         self._last: dict[str, tuple[NDArray[Any], Array]] = {}
 
     @property
     def names(self) -> Iterable[str]:
         """Names of all canonical arrays."""
-        return self._slots
+        return self._locations
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Array]:
         """Return canonical arrays, all unless some are named; they cannot be written to."""
-        return {name: self._read(name) for name in (self._slots if names is None else names)}
+        return {name: self._read(name) for name in (self._locations if names is None else names)}
 
     def write(self, weights: Parameters) -> None:
         """Overwrite the framework's values."""
         for name, array in weights.items():
-            self._slots[name].write(array)
+            self._locations[name].write(array)
 
     def place(self, name: str) -> int:
         """Return the memory address of the tensor's numbers."""
-        return self._slots[name].tensor.data_ptr()
+        return self._locations[name].tensor.data_ptr()
 
     def part(self, name: str, whole: NDArray[Any]) -> Array:
         """Return the canonical array, where `whole` is the framework's, or its gradient."""
-        return self._slots[name].read(whole)
+        return self._locations[name].read(whole)
 
     def order_columns(self, pairs: Array) -> Array:
         """Reorder columns from the first critic's order to the canonical one."""
-        columns = self._slots["critic1.0.weight"].columns
+        columns = self._locations["critic1.0.weight"].columns
         return pairs if columns is None else pairs[:, columns]
 
     def _read(self, name: str) -> Array:
-        slot = self._slots[name]
-        now = self._view(name, slot.tensor)[slot.index]
+        location = self._locations[name]
+        now = self._view(name, location.tensor)[location.index]
         before, array = self._last.get(name, (None, None))
         if before is None or array is None or not np.array_equal(before, now):
-            array = slot.read(self._view(name, slot.tensor))
+            array = location.read(self._view(name, location.tensor))
             array.flags.writeable = False
             self._last[name] = np.array(now), array
         return array
@@ -194,12 +194,12 @@ class TorchRecorder(recorder.TrainingRecorder):
         read_before_update: bool = False,
     ) -> None:
         def find_networks() -> TorchNetworks | None:
-            slots = locate()
-            return TorchNetworks(slots) if slots else None
+            locations = locate()
+            return TorchNetworks(locations) if locations else None
 
         super().__init__(script, watch, find_networks, stored, read_before_update)
         self._scalars = ScalarOrigins()
-        self._dictating: ScriptedRngMode | ScriptedRngKernels = ScriptedRngKernels(script.world)
+        self._scripted_rng: ScriptedRngMode | ScriptedRngKernels = ScriptedRngKernels(script.world)
 
     @contextlib.contextmanager
     def record_training(self) -> Iterator[None]:
@@ -213,25 +213,25 @@ class TorchRecorder(recorder.TrainingRecorder):
             with self._watch_rng(*_RNG_WATCH), torch_watch.watch_training(self._events):
                 yield
             return
-        world, pause, around = self._script.world, ScriptedRngPause(), None
+        world, pause, around_steps = self._script.world, ScriptedRngPause(), None
         if self._script.traces_lines or world.scripted_data.n_discrete_actions:
-            self._dictating = ScriptedRngMode(world)
-            around = pause.begin, pause.end
-        self._subscribe_to_events(around)
-        self._scalars = self._dictating.scalars
+            self._scripted_rng = ScriptedRngMode(world)
+            around_steps = pause.begin, pause.end
+        self._subscribe_to_events(around_steps)
+        self._scalars = self._scripted_rng.scalars
         watched = torch_watch.watch_training(self._events)
         double = train_in_float64(self._script.float64)
-        with double, watched, script_numpy_rng(world), self._dictating, pause.resume_on_exit():
+        with double, watched, script_numpy_rng(world), self._scripted_rng, pause.resume_on_exit():
             yield
 
     def _start_scripted_rng(self) -> None:
-        self._dictating.start()
+        self._scripted_rng.start()
 
     def _find_loss_line(self, event: LossBackward) -> str:
         return self._scalars.line(event.place) or find_upstream_line()
 
     def _get_draw_lines(self) -> Mapping[str, str]:
-        return self._dictating.drawn
+        return self._scripted_rng.drawn
 
     def _get_input_size(self, event: LayerForward) -> int:
         if not event.inputs or not torch.is_grad_enabled():

@@ -64,10 +64,10 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.scalars = ScalarOrigins()
         self.drawn: dict[str, str] = {}
-        self._world, self._turns = world, RotatingPermutations(world)
+        self._world, self._permutations = world, RotatingPermutations(world)
         self._names: dict[Any, str] = {}
         self._backward: Any = None
-        self._coins: Any = None
+        self._exploration_draw: Any = None
 
     def start(self) -> None:
         """Do nothing: the scripted environment marks the start itself."""
@@ -80,11 +80,11 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Script within the context; backward passes run without the mode, as they draw nothing."""
         self._backward = backward = torch.autograd.backward
 
-        def plainly(*args: Any, **kwargs: Any) -> Any:
+        def run_without_modes(*args: Any, **kwargs: Any) -> Any:
             with _disable_current_modes():
                 return backward(*args, **kwargs)
 
-        setattr(torch.autograd, "backward", plainly)  # noqa: B010
+        setattr(torch.autograd, "backward", run_without_modes)  # noqa: B010
         return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]
 
     def __exit__(
@@ -103,36 +103,40 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self._names.get(func)
         if name is None:
             name = self._names[func] = func.overloadpacket.__name__
-        if self._coins is not None and name in COMPARISONS:
-            self._compare(*args)
+        if self._exploration_draw is not None and name in COMPARISONS:
+            self._record_threshold(*args)
         if name not in SCRIPTED_OPERATIONS or not self._world.started:
             result = func(*args, **kwargs)
             self.scalars.note(result, args)
             return result
         self._note_draw(name, args)
         if name in ("normal_", "uniform_"):
-            first = args[1] if len(args) > 1 else 0.0
-            second = args[2] if len(args) > 2 else 1.0
-            numbers = self._numbers(name, args[0])
-            scale = second if name == "normal_" else second - first
-            return args[0].copy_(first + scale * numbers)
-        result = func(*args, **kwargs)
+            return self._fill(name, *args)
+        return self._overwrite(name, args, func(*args, **kwargs))
+
+    def _fill(self, name: str, into: Any, first: float = 0.0, second: float = 1.0, *_: Any) -> Any:
+        """Fill a tensor: with mean and deviation for `normal_`, bounds for `uniform_`."""
+        scale = second if name == "normal_" else second - first
+        return into.copy_(first + scale * _make_scripted_numbers(self._world, name, into))
+
+    def _overwrite(self, name: str, args: Any, result: Any) -> Any:
+        """Overwrite the numbers that torch has drawn by scripted ones."""
+        data = self._world.scripted_data
         if name in ("randn", "randn_like"):
-            result.copy_(self._numbers("normal_", result))
+            result.copy_(_make_scripted_numbers(self._world, "normal_", result))
         elif name == "normal":
             mean, std = args[:2]
-            result.copy_(mean + std * self._numbers("normal_", result))
-        elif self._world.scripted_data.n_discrete_actions and name == "rand":
-            result.fill_(self._world.scripted_data.exploration_draw)
-            self._coins = result
+            result.copy_(mean + std * _make_scripted_numbers(self._world, "normal_", result))
+        elif name == "rand" and data.n_discrete_actions:
+            self._exploration_draw = result.fill_(data.exploration_draw)
         elif name in ("rand", "rand_like"):
-            result.copy_(self._numbers("uniform_", result))
+            result.copy_(_make_scripted_numbers(self._world, "uniform_", result))
         elif name == "randint":
             low, high = (0, args[0]) if isinstance(args[1], list | tuple) else args[:2]
             drawn = self._world.draw_integers(low, high, result.numel())
             result.copy_(torch.as_tensor(drawn).reshape(result.shape))
         elif name == "randperm":
-            result.copy_(torch.as_tensor(self._turns.draw_permutation(args[0])))
+            result.copy_(torch.as_tensor(self._permutations.draw_permutation(args[0])))
         return result
 
     def _note_draw(self, name: str, args: Any) -> None:
@@ -144,16 +148,14 @@ class ScriptedRngMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             what = "action drawn" if name.startswith("normal") else "minibatch drawn"
             self.drawn[what] = find_upstream_line()
 
-    def _compare(self, one: Any, other: Any) -> None:
+    def _record_threshold(self, drawn: Any, threshold: Any) -> None:
         # Torch may pass on the drawn numbers as another tensor with the same memory.
-        if isinstance(one, torch.Tensor) and one.data_ptr() == self._coins.data_ptr():
+        expected = self._exploration_draw.data_ptr()
+        if isinstance(drawn, torch.Tensor) and drawn.data_ptr() == expected:
             # Several actors may have one threshold each.
-            several = isinstance(other, torch.Tensor) and other.numel() > 1
-            for threshold in other.reshape(-1).tolist() if several else [float(other)]:
-                self._world.record_threshold(threshold)
-
-    def _numbers(self, kind: str, like: torch.Tensor) -> torch.Tensor:
-        return _make_scripted_numbers(self._world, kind, like)
+            several = isinstance(threshold, torch.Tensor) and threshold.numel() > 1
+            for number in threshold.reshape(-1).tolist() if several else [float(threshold)]:
+                self._world.record_threshold(number)
 
 
 def _make_scripted_numbers(world: ScriptedWorld, kind: str, like: torch.Tensor) -> torch.Tensor:
@@ -171,7 +173,7 @@ class ScriptedRngKernels:
     def __init__(self, world: ScriptedWorld) -> None:
         self.scalars = ScalarOrigins()
         self.drawn: dict[str, str] = {}
-        self._world, self._turns = world, RotatingPermutations(world)
+        self._world, self._permutations = world, RotatingPermutations(world)
         self._library: Any = None
 
     def start(self) -> None:
@@ -234,7 +236,7 @@ class ScriptedRngKernels:
         return _tensor_from_integers(drawn.reshape(tuple(size)), options)
 
     def _randperm(self, count: int, *rest: Any, **options: Any) -> torch.Tensor:
-        return _tensor_from_integers(self._turns.draw_permutation(count), options)
+        return _tensor_from_integers(self._permutations.draw_permutation(count), options)
 
 
 def _tensor_from_integers(numbers: NDArray[np.int64], options: Mapping[str, Any]) -> torch.Tensor:

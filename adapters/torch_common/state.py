@@ -10,7 +10,13 @@ from torch.distributions import Categorical, Normal
 
 from parallax.adapters.torch_common.acceleration import AcceleratedForward
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree, make_tree_codec
-from parallax.harness.contract.adapter import Checkpointable, PolicyIO, Weights, check_weights_fit
+from parallax.harness.contract.adapter import (
+    Checkpointable,
+    MakeEnv,
+    PolicyIO,
+    Weights,
+    check_weights_fit,
+)
 from parallax.harness.contract.state_codec import (
     ObjectCodec,
     State,
@@ -33,8 +39,19 @@ _DTYPES = {
     if isinstance(kind, torch.dtype)
 }
 
-TYPES: tuple[type[Any], ...] = (*(torch.Size, Normal, Categorical),)
+TYPES: tuple[type[Any], ...] = (torch.Size, Normal, Categorical)
 """Types of objects that a checkpoint may contain before a training's set-up makes them."""
+
+
+def record_envs(make_env: MakeEnv) -> tuple[MakeEnv, list[Any]]:
+    """Return `make_env` with a list to which it appends the environments that it makes."""
+    envs: list[Any] = []
+
+    def make_and_record() -> Any:
+        envs.append(make_env())
+        return envs[-1]
+
+    return make_and_record, envs
 
 
 def make_checkpointable(
@@ -68,15 +85,14 @@ def make_checkpointable(
 
 
 def _read_tensor(tensor: torch.Tensor, read: ReadNested) -> State:
-    data = tensor.detach()
+    # Only leaves have gradients; torch warns if the attribute of another tensor is read.
+    gradient = tensor.grad if tensor.is_leaf else None
     return {
-        "values": view_as_array(data),
+        "values": view_as_array(tensor),
         "type": str(tensor.dtype).removeprefix("torch."),
         "device": tensor.device.type,
         "trained": tensor.requires_grad and tensor.is_leaf,
-        "gradient": None
-        if not tensor.is_leaf or tensor.grad is None
-        else view_as_array(tensor.grad),
+        "gradient": None if gradient is None else view_as_array(gradient),
     }
 
 

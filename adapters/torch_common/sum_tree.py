@@ -67,9 +67,8 @@ def _open_private_file(path: Path) -> IO[bytes]:
     return file
 
 
-_SEGTREE_MODULE = (
-    "parallax_tianshou_segtree"  # a name of our own: the real one would load the framework
-)
+# Not the module's real name, by which Python would load the framework.
+_SEGTREE_MODULE = "parallax_tianshou_segtree"
 _SEGTREE_FILE = ("data", "utils", "segtree.py")
 
 
@@ -82,22 +81,22 @@ def explain_missing_sum_tree() -> str:
 
 def _find_segtree_file() -> Path | None:
     spec = importlib.util.find_spec("tianshou")
-    places = spec.submodule_search_locations if spec else None
-    path = Path(next(iter(places)), *_SEGTREE_FILE) if places else None
-    return path if path is not None and path.is_file() else None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder, *_SEGTREE_FILE)
+        if path.is_file():
+            return path
+    return None
 
 
 @functools.cache
 def _load_segtree_module() -> ModuleType:
     path = _find_segtree_file()
-    if (
-        path is None
-        or (spec := importlib.util.spec_from_file_location(_SEGTREE_MODULE, path)) is None
-    ):
+    if path is None:
         raise SpecError(f"replay: {explain_missing_sum_tree()}.")
+    spec = importlib.util.spec_from_file_location(_SEGTREE_MODULE, path)
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[_SEGTREE_MODULE] = module  # where checkpoints look classes up
-    assert spec.loader is not None
     spec.loader.exec_module(module)
     # The first tree calls each function with arguments of the types that `CompiledSumTree` has.
     with cache_compiled("sum-tree", vars(module).values()):

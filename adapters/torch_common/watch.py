@@ -49,41 +49,43 @@ def fit_copy(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[float, fl
     rows = inputs[0].detach().clone()
     order = rows[:, int(rows.std(dim=0).argmax())].argsort()
     rows = rows[torch.cat([order[: _FIT_ROWS // 2], order[-(_FIT_ROWS // 2) :]])]
-    twin = copy.deepcopy(layer).eval()
-    parameters = [parameter for parameter in twin.parameters() if parameter.is_floating_point()]
+    copied = copy.deepcopy(layer).eval()
+    parameters = [parameter for parameter in copied.parameters() if parameter.is_floating_point()]
     with fork_rng(), torch.enable_grad():
-        losses = _run_adam_steps(twin, parameters, rows)
+        losses = _run_adam_steps(copied, parameters, rows)
     return None if losses is None else (losses[0], min(losses))
 
 
 def _run_adam_steps(
-    twin: torch.nn.Module, parameters: list[torch.nn.Parameter], rows: torch.Tensor
+    layer: torch.nn.Module, parameters: list[torch.nn.Parameter], rows: torch.Tensor
 ) -> list[float] | None:
-    wanted = rows.new_tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
+    targets = rows.new_tensor([-0.5] * (_FIT_ROWS // 2) + [0.5] * (_FIT_ROWS // 2))[:, None]
     # Adam written out: an optimizer of torch would call the hooks that watch the training.
-    moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in parameters]
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
     losses = []
     for step in range(1, _FIT_STEPS + 1):
-        outputs = twin(rows)
+        outputs = layer(rows)
         outputs = outputs[0] if isinstance(outputs, tuple) else outputs
         if not _is_matrix(outputs) or not outputs.requires_grad:
             return None
-        loss = (outputs - wanted).square().mean()
+        loss = (outputs - targets).square().mean()
         losses.append(float(loss.detach()))
-        slopes = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         with torch.no_grad():
-            for one, slope, (mean, square) in zip(parameters, slopes, moments, strict=True):
-                if slope is None:
+            for weight, gradient, (mean, square) in zip(
+                parameters, gradients, moments, strict=True
+            ):
+                if gradient is None:
                     continue
-                mean.mul_(0.9).add_(slope, alpha=0.1)
-                square.mul_(0.999).addcmul_(slope, slope, value=0.001)
+                mean.mul_(0.9).add_(gradient, alpha=0.1)
+                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
                 size = (square / (1 - 0.999**step)).sqrt_().add_(1e-8)
-                one.addcdiv_(mean / (1 - 0.9**step), size, value=-_FIT_LEARNING_RATE)
+                weight.addcdiv_(mean / (1 - 0.9**step), size, value=-_FIT_LEARNING_RATE)
     return losses
 
 
-def _is_matrix(it: Any) -> bool:
-    return isinstance(it, torch.Tensor) and it.ndim == 2 and len(it) >= _FIT_ROWS
+def _is_matrix(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.ndim == 2 and len(value) >= _FIT_ROWS
 
 
 _LOSS_NODES = ("MseLossBackward", "SmoothL1LossBackward", "HuberLossBackward")
@@ -141,9 +143,10 @@ def find_entropy_slopes(loss: torch.Tensor) -> tuple[float, ...]:
     )
 
 
-def _walk_graph(start: Any, most: int, ends: str = "nowhere") -> Iterator[Any]:
+def _walk_graph(start: Any, max_nodes: int, ends: str = "nowhere") -> Iterator[Any]:
+    """Yield the nodes behind `start`, nearest first, but none behind nodes that `ends` names."""
     waiting, seen = [start], set[Any]()
-    while waiting and len(seen) < most:
+    while waiting and len(seen) < max_nodes:
         node = waiting.pop(0)
         if node is None or node in seen:
             continue
@@ -154,44 +157,49 @@ def _walk_graph(start: Any, most: int, ends: str = "nowhere") -> Iterator[Any]:
 
 
 def _read_loss_comparison(node: Any) -> list[LossInputs]:
-    one, other = _get_operands(node)
-    if (one is None) == (other is None):
+    operand, is_first = _find_only_operand(node)
+    if operand is None:
         return []
-    made, sides = (one, 1) if one is not None else (other, -1)
-    prediction, target = (node._saved_self, node._saved_target)[::sides]
-    return _make_comparisons("values", made, target, prediction)
+    prediction, target = node._saved_self, node._saved_target
+    if not is_first:
+        prediction, target = target, prediction
+    return _make_comparisons("values", operand, target, prediction)
 
 
 def _read_square_comparison(node: Any) -> list[LossInputs]:
     error, made = node._saved_self, _skip_shape_nodes(node.next_functions[0][0])
     if node._saved_exponent != 2 or made is None or not made.name().startswith("SubBackward"):
         return []
-    one, other = _get_operands(made)
-    if (one is None) == (other is None):
-        return []
-    prediction = _compute_output(one if one is not None else other)
+    operand, is_first = _find_only_operand(made)
+    prediction = None if operand is None else _compute_output(operand)
     if prediction is None or prediction.numel() != error.numel():
         return []
     prediction = prediction.reshape(error.shape)
-    target = prediction - error if one is not None else prediction + error
-    return _make_comparisons("values", one if one is not None else other, target, prediction)
+    target = prediction - error if is_first else prediction + error
+    return _make_comparisons("values", operand, target, prediction)
 
 
 def _read_product_comparison(node: Any) -> list[LossInputs]:
-    one, other = _get_operands(node)
-    if (one is None) == (other is None):
+    operand, is_first = _find_only_operand(node)
+    if operand is None:
         return []
-    made = _skip_shape_nodes(one if one is not None else other)
-    factor = node._saved_other if one is not None else node._saved_self
-    if not made.name().startswith("ExpBackward") or factor is None or factor.numel() < 2:
+    ratio = _skip_shape_nodes(operand)
+    factor = node._saved_other if is_first else node._saved_self
+    if not ratio.name().startswith("ExpBackward") or factor is None or factor.numel() < 2:
         return []
-    return _make_comparisons("advantages", made, factor, None)
+    return _make_comparisons("advantages", ratio, factor, None)
 
 
-def _get_operands(node: Any) -> tuple[Any, Any]:
-    """Return the nodes of the two operands; None for a number or an undifferentiated tensor."""
-    made = [following for following, _ in node.next_functions]
-    return (made[0], made[1]) if len(made) == 2 else (None, None)
+def _find_only_operand(node: Any) -> tuple[Any, bool]:
+    """Return the node of the only differentiated one of two operands, and whether it is the first.
+
+    The node is None if both or none of them are differentiated.
+    """
+    operands = [operand for operand, _ in node.next_functions]
+    if len(operands) != 2 or (operands[0] is None) == (operands[1] is None):
+        return None, False
+    is_first = operands[0] is not None
+    return operands[0 if is_first else 1], is_first
 
 
 def _make_comparisons(
@@ -204,16 +212,14 @@ def _make_comparisons(
     targets = _flatten_to_float64(target)
     if targets.size % rows:
         return []
-    several = targets.size // rows  # critics that are computed together
-    target_rows = targets.reshape(several, rows)
-    predicted = (
-        None if prediction is None else _flatten_to_float64(prediction).reshape(several, rows)
-    )
+    n_critics = targets.size // rows  # that are computed together
+    target_rows = targets.reshape(n_critics, rows)
+    predicted_rows: Any = [None] * n_critics
+    if prediction is not None:
+        predicted_rows = _flatten_to_float64(prediction).reshape(n_critics, rows)
     return [
-        LossInputs(
-            kind, target_rows[n], None if predicted is None else predicted[n], inputs, choices
-        )
-        for n in range(several)
+        LossInputs(kind, target_row, predicted_row, inputs, choices)
+        for target_row, predicted_row in zip(target_rows, predicted_rows, strict=True)
     ]
 
 
@@ -299,23 +305,21 @@ _MAX_INPUT_HOPS = 6
 @contextlib.contextmanager
 def watch_training(events: TrainingEvents) -> Iterator[None]:
     """Report events within the context; remove all hooks afterwards."""
-    step, stepped = (
-        events.get_publisher(BeforeOptimizerStep),
-        events.get_publisher(AfterOptimizerStep),
-    )
+    before_step = events.get_publisher(BeforeOptimizerStep)
+    after_step = events.get_publisher(AfterOptimizerStep)
     forward, backward = events.get_publisher(LayerForward), events.get_publisher(LossBackward)
     with contextlib.ExitStack() as hooks:
-        if step:
-            before = register_optimizer_step_pre_hook(
-                _keep_out_of_graphs(lambda it, *_: step(_make_step_event(it)))
+        if before_step:
+            hook = register_optimizer_step_pre_hook(
+                _keep_out_of_graphs(lambda optimizer, *_: before_step(_make_step_event(optimizer)))
             )
-            hooks.callback(before.remove)
-        if stepped:
-            happened = AfterOptimizerStep()
-            after = register_optimizer_step_post_hook(
-                _keep_out_of_graphs(lambda *_: stepped(happened))
+            hooks.callback(hook.remove)
+        if after_step:
+            event = AfterOptimizerStep()
+            hook = register_optimizer_step_post_hook(
+                _keep_out_of_graphs(lambda *_: after_step(event))
             )
-            hooks.callback(after.remove)
+            hooks.callback(hook.remove)
         if forward:
             hook = register_module_forward_pre_hook(_make_forward_hook(forward))
             hooks.callback(hook.remove)
@@ -345,13 +349,11 @@ def _make_forward_event(layer: torch.nn.Module, inputs: tuple[Any, ...]) -> Laye
     own = [p for p in layer._parameters.values() if p is not None and not is_lazy(p)]
     places = tuple(p.data_ptr() for p in own)
     return LayerForward(
-        *(
-            layer,
-            inputs,
-            places,
-            lambda: _follows_linear_layer(inputs),
-            lambda: fit_copy(layer, inputs),
-        )
+        layer,
+        inputs,
+        places,
+        lambda: _follows_linear_layer(inputs),
+        lambda: fit_copy(layer, inputs),
     )
 
 
@@ -419,18 +421,16 @@ def _count_state_steps(optimizer: torch.optim.Optimizer, group: Mapping[str, Any
 
 @contextlib.contextmanager
 def _hook_backward(publish: Callable[[LossBackward], None]) -> Iterator[None]:
-    # The only one of the four that torch has no hook for.
+    # The only one of the four events that torch has no hook for.
     tensor_class: Any = torch.Tensor
     backward = tensor_class.backward
 
     @_keep_out_of_graphs
     def report(tensor: torch.Tensor) -> None:
         place = tensor.data_ptr()
-        read = (
-            functools.partial(find_comparisons, tensor),
-            functools.partial(find_entropy_slopes, tensor),
-        )
-        publish(LossBackward(float(tensor.detach()), place, *read))
+        comparisons = functools.partial(find_comparisons, tensor)
+        slopes = functools.partial(find_entropy_slopes, tensor)
+        publish(LossBackward(float(tensor.detach()), place, comparisons, slopes))
 
     def watch_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if tensor.numel() == 1:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -137,11 +138,6 @@ def make_driver(
     return TorchRLDriver(env, len(makers), scaler)
 
 
-def record_episodes() -> Sequence[Any]:
-    """Return the transforms that record returns and lengths."""
-    return RewardSum(), StepCounter()
-
-
 def clip_rewards(rewards: Array) -> Array:
     """Clip rewards to the range from 0.5 to 1.5."""
     return np.asarray(np.clip(rewards, 0.5, 1.5))
@@ -152,77 +148,76 @@ def scale_rewards(rewards: Array) -> Array:
     return rewards * 2.0 + 3.0
 
 
-def _list_implementations() -> list[EnvironmentImplementation]:
-    found = [
-        EnvironmentImplementation("torchrl GymWrapper", (EPISODES,), make_driver),
-        *(
-            EnvironmentImplementation(
-                f"torchrl {name}", (EPISODES,), partial(make_driver, kind=kind), n_envs=2
-            )
-            for name, kind in (
-                ("SerialEnv", SerialEnv),
-                ("ParallelEnv", partial(ParallelEnv, mp_start_method="fork")),
-            )
-        ),
-        EnvironmentImplementation(
-            "torchrl StepCounter",
-            (TIME_LIMIT,),
-            partial(make_driver, transforms=lambda: (StepCounter(LIMIT),)),
-            settings={"limit": LIMIT},
-        ),
-        EnvironmentImplementation(
-            "torchrl RewardSum and StepCounter",
-            (EPISODES, EPISODE_STATISTICS),
-            partial(make_driver, kind=SerialEnv, transforms=record_episodes),
-            n_envs=2,
-            sources={EPISODE_STATISTICS: (RewardSum._step, "")},
-        ),
-        EnvironmentImplementation(
-            "torchrl RewardScaling",
-            (REWARD_FUNCTION,),
-            partial(make_driver, transforms=lambda: (RewardScaling(loc=3.0, scale=2.0),)),
-            reward_function=scale_rewards,
-        ),
-        EnvironmentImplementation(
-            "torchrl RewardClipping",
-            (REWARD_FUNCTION,),
-            partial(make_driver, transforms=lambda: (RewardClipping(0.5, 1.5),)),
-            reward_function=clip_rewards,
-        ),
-        EnvironmentImplementation(
-            "torchrl ActionScaling",
-            (ACTION_RESCALE,),
-            partial(make_driver, transforms=lambda: (ActionScaling(),)),
-            settings={"low": -1.0, "high": 1.0},
-        ),
-        EnvironmentImplementation(
-            "torchrl CatFrames",
-            (FRAME_STACK,),
-            partial(
-                make_driver,
-                kind=SerialEnv,
-                transforms=lambda: (CatFrames(STACK, dim=-1, in_keys=[OBSERVATION]),),
-            ),
-            n_envs=2,
-            settings={"stack": STACK},
-        ),
-    ]
-    norms = (
-        ("VecNormV2", lambda: VecNormV2([OBSERVATION]), VecNormV2._get_loc_scale, "loc.pow(2)"),
-        ("VecNormV2, decay=1", lambda: VecNormV2([OBSERVATION], decay=1.0), None, ""),
-        ("VecNorm", lambda: VecNorm([OBSERVATION], new_api=False), VecNorm._update, ""),
+def _make_normalization(
+    name: str, norm: Callable[[], Any], sources: Any = MappingProxyType({})
+) -> EnvironmentImplementation:
+    return EnvironmentImplementation(
+        name, (OBSERVATION_NORMALIZATION,), partial(make_driver, norm=norm), sources=sources
     )
-    for name, norm, function, text in norms:
-        sources = {OBSERVATION_NORMALIZATION: (function, text)} if function else {}
-        found.append(
-            EnvironmentImplementation(
-                f"torchrl {name}",
-                (OBSERVATION_NORMALIZATION,),
-                partial(make_driver, norm=norm),
-                sources=sources,
-            )
-        )
-    return found
 
 
-IMPLEMENTATIONS = _list_implementations()
+IMPLEMENTATIONS = (
+    EnvironmentImplementation("torchrl GymWrapper", (EPISODES,), make_driver),
+    EnvironmentImplementation(
+        "torchrl SerialEnv", (EPISODES,), partial(make_driver, kind=SerialEnv), n_envs=2
+    ),
+    EnvironmentImplementation(
+        "torchrl ParallelEnv",
+        (EPISODES,),
+        partial(make_driver, kind=partial(ParallelEnv, mp_start_method="fork")),
+        n_envs=2,
+    ),
+    EnvironmentImplementation(
+        "torchrl StepCounter",
+        (TIME_LIMIT,),
+        partial(make_driver, transforms=lambda: (StepCounter(LIMIT),)),
+        settings={"limit": LIMIT},
+    ),
+    EnvironmentImplementation(
+        "torchrl RewardSum and StepCounter",
+        (EPISODES, EPISODE_STATISTICS),
+        partial(make_driver, kind=SerialEnv, transforms=lambda: (RewardSum(), StepCounter())),
+        n_envs=2,
+        sources={EPISODE_STATISTICS: (RewardSum._step, "")},
+    ),
+    EnvironmentImplementation(
+        "torchrl RewardScaling",
+        (REWARD_FUNCTION,),
+        partial(make_driver, transforms=lambda: (RewardScaling(loc=3.0, scale=2.0),)),
+        reward_function=scale_rewards,
+    ),
+    EnvironmentImplementation(
+        "torchrl RewardClipping",
+        (REWARD_FUNCTION,),
+        partial(make_driver, transforms=lambda: (RewardClipping(0.5, 1.5),)),
+        reward_function=clip_rewards,
+    ),
+    EnvironmentImplementation(
+        "torchrl ActionScaling",
+        (ACTION_RESCALE,),
+        partial(make_driver, transforms=lambda: (ActionScaling(),)),
+        settings={"low": -1.0, "high": 1.0},
+    ),
+    EnvironmentImplementation(
+        "torchrl CatFrames",
+        (FRAME_STACK,),
+        partial(
+            make_driver,
+            kind=SerialEnv,
+            transforms=lambda: (CatFrames(STACK, dim=-1, in_keys=[OBSERVATION]),),
+        ),
+        n_envs=2,
+        settings={"stack": STACK},
+    ),
+    _make_normalization(
+        "torchrl VecNormV2",
+        lambda: VecNormV2([OBSERVATION]),
+        {OBSERVATION_NORMALIZATION: (VecNormV2._get_loc_scale, "loc.pow(2)")},
+    ),
+    _make_normalization("torchrl VecNormV2, decay=1", lambda: VecNormV2([OBSERVATION], decay=1.0)),
+    _make_normalization(
+        "torchrl VecNorm",
+        lambda: VecNorm([OBSERVATION], new_api=False),
+        {OBSERVATION_NORMALIZATION: (VecNorm._update, "")},
+    ),
+)

@@ -16,7 +16,12 @@ from torchrl.envs import Compose, EnvBase, GymWrapper, SerialEnv, Transform, Tra
 from torchrl.objectives.utils import TargetNetUpdater
 
 from parallax.adapters.torch_common.acceleration import compile_function
-from parallax.adapters.torch_common.state import make_checkpointable, restore_tensors
+from parallax.adapters.torch_common.state import (
+    ReadNested,
+    WriteNested,
+    make_checkpointable,
+    restore_tensors,
+)
 from parallax.adapters.torchrl.networks import attach_monitor, make_greedy_policy
 from parallax.adapters.torchrl.replay import (
     PrioritizedTensorDictBuffer,
@@ -144,10 +149,6 @@ def mark_truncations(data: TensorDictBase, settings: Mapping[str, Any]) -> None:
         data["next", "terminated"] = data["next", "done"].clone()
 
 
-make_buffer = make_replay_buffer
-"""Makes an empty replay buffer; see `parallax.adapters.torchrl.replay`."""
-
-
 def iterate_training_batches(
     collector: Collector,
     buffer: TensorDictReplayBuffer,
@@ -170,7 +171,7 @@ def iterate_training_batches(
     Yields:
         Number of the update, from 1; a minibatch; whether it is the last before more steps.
     """
-    per_round = settings["script.num_updates"]
+    updates_per_cycle = settings["script.num_updates"]
     for data in collector:
         collected_frames(data.numel())
         mark_truncations(data, settings)
@@ -178,9 +179,9 @@ def iterate_training_batches(
         progress.collected += data.numel()
         if progress.collected < settings["Collector.init_random_frames"]:
             continue
-        for index in range(per_round):
+        for index in range(updates_per_cycle):
             progress.updates += 1
-            yield progress.updates, buffer.sample(), index == per_round - 1
+            yield progress.updates, buffer.sample(), index == updates_per_cycle - 1
 
 
 class MetricMeans:
@@ -256,7 +257,7 @@ def train_off_policy(
         safe_point=monitor.safe_point,
         device=context.device,
     )
-    buffer = make_buffer(settings, components.loss)
+    buffer = make_replay_buffer(settings, components.loss)
     progress, means = LoopProgress(), MetricMeans()
     state = make_loop_checkpointable(collector, components, buffer, progress, means)
     policy = make_greedy_policy(components.actor)
@@ -272,10 +273,6 @@ def train_off_policy(
     collector.shutdown()
 
 
-ReadNested = Callable[[Any], State]
-WriteNested = Callable[[Any, State], Any]
-
-
 def make_loop_checkpointable(
     collector: Collector, components: Any, buffer: TensorDictReplayBuffer, *counters: Any
 ) -> Checkpointable:
@@ -284,10 +281,8 @@ def make_loop_checkpointable(
         field.name: getattr(components, field.name) for field in dataclasses.fields(components)
     }
     learning = {name: part for name, part in fields.items() if isinstance(part, _TRAINED_TYPES)}
-    if isinstance(
-        buffer, PrioritizedTensorDictBuffer
-    ):  # restored after the buffer, whose filling changes it
-        counters = (*counters, buffer.replayer)
+    if isinstance(buffer, PrioritizedTensorDictBuffer):
+        counters = (*counters, buffer.replayer)  # after the buffer, whose filling changes it
     counted = {f"counter {number}": counter for number, counter in enumerate(counters)}
     parts = {**learning, "buffer": buffer, **counted, "collector": collector}
     return make_checkpointable(parts, tuple, *TORCHRL_CODECS)

@@ -93,7 +93,7 @@ def probe_training(
             rollouts = stack.enter_context(capture_calls(module, "iterate_minibatches", argument=2))
             reported = stack.enter_context(capture_calls(module, "update"))
         else:
-            buffers = stack.enter_context(capture_calls(loop, "make_buffer"))
+            buffers = stack.enter_context(capture_calls(loop, "make_replay_buffer"))
         recorder = TorchRecorder(
             script,
             watch,
@@ -136,47 +136,56 @@ def _probe_sequences(
 
 def locate_tensors(algorithm: str, loss: Any, action_size: int) -> dict[str, TensorLocation]:
     """Return the locations of the loss's tensors by canonical name."""
-    found: dict[str, TensorLocation] = {}
     if algorithm == "dqn":
-        for suffix in ("", "_target"):
-            values = _get_network_tensors(loss, "value_network", suffix)
-            if "module.0.module.2.advantage.0.weight" in values.keys():  # noqa: SIM118
-                found |= _locate_dueling_layers(values, f"critic1{suffix}")
-            else:
-                found |= _locate_layers(values, f"critic1{suffix}", "module.0.module.")
-        return found
-    deterministic = algorithm in ("td3", "ddpg")
-    actor = "module.0.module." if deterministic else "module.0.module.0."
-    for suffix in ("", "_target") if deterministic else ("",):
-        policy = _get_network_tensors(loss, "actor_network", suffix)
-        found |= _locate_layers(
-            policy, f"policy{suffix}", actor, sac_rows=_select_output_rows(algorithm, action_size)
-        )
+        return _locate_q_networks(loss)
     if algorithm == "ppo":
-        found["policy.log_std"] = TensorLocation(
-            policy["module.0.module.1.state_independent_scale"]
-        )
-        return found | _locate_layers(
-            _get_network_tensors(loss, "critic_network", ""), "value", "module."
-        )
-    for suffix in ("", "_target"):
-        if algorithm == "ddpg":
-            critic = _get_network_tensors(loss, "value_network", suffix)
-            size = action_size
-            found |= _locate_layers(critic, f"critic1{suffix}", "module.", action_size=size)
-            continue
-        critics = _get_network_tensors(loss, "qvalue_network", suffix)
-        for i in (0, 1):
-            found |= _locate_layers(critics, f"critic{i + 1}{suffix}", "module.", i, action_size)
+        policy = _get_network_tensors(loss, "actor_network", "")
+        value = _get_network_tensors(loss, "critic_network", "")
+        log_std = TensorLocation(policy["module.0.module.1.state_independent_scale"])
+        return {
+            **_locate_layers(policy, "policy", "module.0.module.0."),
+            "policy.log_std": log_std,
+            **_locate_layers(value, "value", "module."),
+        }
     if algorithm == "sac":
-        found["temperature.log"] = TensorLocation(loss.log_alpha)
+        policy = _get_network_tensors(loss, "actor_network", "")
+        heads = {"mean": slice(None, action_size), "std": slice(action_size, None)}
+        return {
+            **_locate_layers(policy, "policy", "module.0.module.0.", sac_rows=heads),
+            **_locate_critics(loss, action_size),
+            "temperature.log": TensorLocation(loss.log_alpha),
+        }
+    found: dict[str, TensorLocation] = {}
+    for suffix in ("", "_target"):
+        policy = _get_network_tensors(loss, "actor_network", suffix)
+        found |= _locate_layers(policy, f"policy{suffix}", "module.0.module.")
+    if algorithm == "td3":
+        return found | _locate_critics(loss, action_size)
+    for suffix in ("", "_target"):
+        critic = _get_network_tensors(loss, "value_network", suffix)
+        found |= _locate_layers(critic, f"critic1{suffix}", "module.", action_size=action_size)
     return found
 
 
-def _select_output_rows(algorithm: str, action_size: int) -> Mapping[str, Any]:
-    if algorithm != "sac":
-        return {"out": ...}
-    return {"mean": slice(None, action_size), "std": slice(action_size, None)}
+def _locate_q_networks(loss: Any) -> dict[str, TensorLocation]:
+    found: dict[str, TensorLocation] = {}
+    for suffix in ("", "_target"):
+        values = _get_network_tensors(loss, "value_network", suffix)
+        if "module.0.module.2.advantage.0.weight" in values.keys():  # noqa: SIM118
+            found |= _locate_dueling_layers(values, f"critic1{suffix}")
+        else:
+            found |= _locate_layers(values, f"critic1{suffix}", "module.0.module.")
+    return found
+
+
+def _locate_critics(loss: Any, action_size: int) -> dict[str, TensorLocation]:
+    """Return the locations of two critics, which TorchRL stacks in one tensor, and of targets."""
+    found: dict[str, TensorLocation] = {}
+    for suffix in ("", "_target"):
+        critics = _get_network_tensors(loss, "qvalue_network", suffix)
+        for i in (0, 1):
+            found |= _locate_layers(critics, f"critic{i + 1}{suffix}", "module.", i, action_size)
+    return found
 
 
 def _get_network_tensors(loss: Any, network: str, suffix: str) -> Mapping[str, Any]:

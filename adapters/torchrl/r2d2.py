@@ -213,17 +213,11 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
     seed_generators(settings["seed"])
     components = build_components(settings, context.task, actors)
     explorer = TensorDictSequential(components.actor, components.exploration)
-    last_step, primer = (
-        LastStepTransform(context.task.choices),
-        components.actor[1].make_tensordict_primer(),
-    )
+    last_step = LastStepTransform(context.task.choices)
+    primer = components.actor[1].make_tensordict_primer()
     transforms = InitTracker(), DoubleToFloat(), last_step, primer
-    memory, progress, means, lag = (
-        SequenceReplayBuffer(settings, actors),
-        LoopProgress(),
-        MetricMeans(),
-        ActorLag(),
-    )
+    memory = SequenceReplayBuffer(settings, actors)
+    progress, means, lag = LoopProgress(), MetricMeans(), ActorLag()
     counters: list[Any] = [progress, means, lag, memory.strategy, memory.numbers]
     batches: Iterable[tuple[int, TensorDictBase]] = ()
     collector = processes = None
@@ -244,9 +238,15 @@ def train(native: NativeConfig, context: RunContext, make_env: MakeEnv, monitor:
 
             monitor.safe_point()  # which may load a checkpoint; its episodes have ended
             if progress.collected < settings["Collector.total_frames"]:
-                start = progress.collected, lag.version
-                others = settings, transforms, monitor.safe_point, start
-                batches = processes = ActorProcesses(hooks, context.actors, explorer, *others)
+                batches = processes = ActorProcesses(
+                    hooks,
+                    context.actors,
+                    explorer,
+                    settings,
+                    transforms,
+                    monitor.safe_point,
+                    start=(progress.collected, lag.version),
+                )
                 stack.callback(processes.close)
         for first_env, data in batches:
             mark_truncations(data, settings)

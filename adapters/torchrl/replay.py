@@ -27,10 +27,8 @@ from parallax.harness.replay.replayer import ReplaySampler, make_replay_sampler
 SAMPLER_SETTING = "ReplayBuffer.sampler"
 """Setting that names a replay strategy."""
 
-CAPACITY_SETTING, BATCH_SIZE_SETTING = (
-    "LazyTensorStorage.max_size",
-    "TensorDictReplayBuffer.batch_size",
-)
+CAPACITY_SETTING = "LazyTensorStorage.max_size"
+BATCH_SIZE_SETTING = "TensorDictReplayBuffer.batch_size"
 
 
 class ReplayStrategySampler(Sampler):  # type: ignore[misc]

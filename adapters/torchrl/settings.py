@@ -30,14 +30,8 @@ def set_run_options(translation: ConfigTranslator, context: RunContext) -> None:
     if context.acceleration == NO_VMAP:
         translation.set_extra_options(deactivate_vmap=True)
     if not context.replay.is_uniform:
-        strategy_options = {
-            **context.replay.to_dict(),
-            "steps": context.steps,
-            "seed": context.seed,
-        }
-        translation.set_extra_options(
-            **{"ReplayBuffer.sampler": {"StrategicSampler": strategy_options}}
-        )
+        strategy = {**context.replay.to_dict(), "steps": context.steps, "seed": context.seed}
+        translation.set_extra_options(**{"ReplayBuffer.sampler": {"StrategicSampler": strategy}})
 
 
 def translate_off_policy(

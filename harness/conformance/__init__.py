@@ -16,8 +16,8 @@ import dataclasses
 import pytest
 
 # pytest explains failed assertions of these modules only if they are registered before import.
-_PARTS = ("hyperparameters", "patches", "run_folders", "semantics")
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (*_PARTS, "update_counts")))
+_MODULES = ("hyperparameters", "patches", "run_folders", "semantics", "update_counts")
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from parallax.harness.conformance.hyperparameters import HyperparameterConformance  # noqa: E402
 from parallax.harness.conformance.patches import PatchConformance  # noqa: E402

@@ -246,7 +246,7 @@ class HyperparameterConformance:
         weights = train_algorithm(self.framework, algorithm, wider).weights
         for name, value in weights.items():
             former = set(value.shape) & set(base.hidden_sizes)
-            assert not former, f"{name} has {former.pop()} units where 12 were asked for"
+            assert not former, f"{name} has {former.pop()} units where 12 were requested"
 
     def test_targets_move_by_tau(self, off_policy_algorithm: str) -> None:
         """A target parameter moves by the share `tau` of the way to the online one."""
@@ -281,7 +281,7 @@ class HyperparameterConformance:
         assert hp is not None, f"exploration_noise={_NOISE} is refused"
         # A policy that barely learns stays away from the bounds, where noise is clipped.
         hp = replace_hyperparameter(*trained, hp, "policy_learning_rate", 1e-5) or hp
-        noise = train_algorithm(*trained, hp, ask=True, env_id=env_id).noise
+        noise = train_algorithm(*trained, hp, queries_policy=True, env_id=env_id).noise
         after_warm_up = noise[hp.learning_starts + 2 :]
         # The median is robust to the few actions that are clipped at the bounds.
         deviation = np.median(np.abs(after_warm_up)) / 0.6745

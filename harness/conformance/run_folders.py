@@ -248,8 +248,8 @@ def prepare_scripted_run(
 
 def execute_prepared_run(prepared: PreparedRun, folder: Path) -> str:
     """Train a pending run in this process, and return its status."""
-    with RunLock.acquire(folder) as lease:
-        return execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lease))
+    with RunLock.acquire(folder) as lock:
+        return execute_run(prepared, load_adapter(prepared.spec.framework), RunFolder(lock))
 
 
 def _check_no_processes_left(session: int) -> None:
@@ -308,10 +308,10 @@ def check_killed_run(framework: str, algorithm: str, folder: Path, **settings: A
     reading = read_run(folder)
     assert reading.complete, reading.reason
     content = reading.content
-    came_from = [attempt["resumed_from"] for attempt in content["attempts"]]
-    came_from.append(content["resumed_from"])
+    resumed_from = [attempt["resumed_from"] for attempt in content["attempts"]]
+    resumed_from.append(content["resumed_from"])
     assert content["resume_notes"] == []
-    assert came_from[0] is None and all(step for step in came_from[1:]), came_from
+    assert resumed_from[0] is None and all(step for step in resumed_from[1:]), resumed_from
     assert content["weights_sha256"] == undisturbed.digest
     for name, raw in undisturbed.files.items():
         assert (folder / name).read_bytes() == raw, f"{name} differs"
@@ -333,8 +333,8 @@ def _run_uninterrupted(framework: str, algorithm: str, **settings: Any) -> _Unin
         folder = Path(scratch) / "run"
         prepared = _initialize_resumable_run(framework, algorithm, folder, every=0, **settings)
         adapter, attached = _capture_checkpointable(load_adapter(framework))
-        with RunLock.acquire(folder) as lease:
-            execute_run(prepared, adapter, RunFolder(lease))
+        with RunLock.acquire(folder) as lock:
+            execute_run(prepared, adapter, RunFolder(lock))
         reading = read_run(folder)
         assert reading.complete, reading.reason
         files = {name: (folder / name).read_bytes() for name in (EVALUATIONS_FILE, TRACE_FILE)}
@@ -345,19 +345,19 @@ def _capture_checkpointable(adapter: Any) -> tuple[Adapter, list[Checkpointable 
     """Return an adapter, and the list to which it appends the state that it hands out."""
     attached: list[Checkpointable | None] = []
 
-    class Listening(type(adapter)):  # type: ignore[misc]
+    class CapturingAdapter(type(adapter)):  # type: ignore[misc]
         def train(self, *arguments: Any) -> None:
             *others, monitor = arguments
             attach = monitor.attach
 
-            def listen(*parts: Any, **named: Any) -> None:
+            def capture_and_attach(*parts: Any, **named: Any) -> None:
                 attached.append(named.get("checkpointable", (*parts, None, None)[3]))
                 attach(*parts, **named)
 
-            monitor.attach = listen
+            monitor.attach = capture_and_attach
             super().train(*others, monitor)
 
-    return Listening(), attached
+    return CapturingAdapter(), attached
 
 
 def _initialize_resumable_run(
@@ -373,23 +373,23 @@ def _execute_and_kill(prepared: PreparedRun, folder: Path, kills: tuple[int, ...
     """Execute the run, and kill this process during one of some environment steps."""
     make_env = TrainingMonitor.make_env
 
-    def deadly(monitor: TrainingMonitor) -> Any:
+    def make_env_that_kills(monitor: TrainingMonitor) -> Any:
         env = make_env(monitor)
         task: Any = env.unwrapped
         step = task.step
 
-        def dying(action: Any) -> Any:
+        def step_or_kill(action: Any) -> Any:
             if monitor.steps + CHECKPOINT_LEAD_STEPS in kills and monitor.checkpoint_manager:
                 monitor.checkpoint_manager.request_checkpoint()
             if monitor.steps in kills:
                 os.kill(os.getpid(), signal.SIGKILL)
             return step(action)
 
-        task.step = dying
+        task.step = step_or_kill
         return env
 
     patched: Any = TrainingMonitor  # never restored: this process ends after the run
-    patched.make_env = deadly if kills else make_env
+    patched.make_env = make_env_that_kills if kills else make_env
     execute_prepared_run(prepared, folder)
 
 

@@ -132,7 +132,7 @@ class SemanticsConformance:
         """The median of the exploration noise is near 0."""
         _skip_discrete_actions(algorithm)
         base = make_base_hyperparameters(self.framework, algorithm)
-        trained = train_algorithm(self.framework, algorithm, base, ask=True)
+        trained = train_algorithm(self.framework, algorithm, base, queries_policy=True)
         added = trained.noise[getattr(base, "learning_starts", 0) + 4 :]
         off = np.abs(np.median(added, axis=0)).max()
         assert off < 0.3, f"actions lie {off:.2f} of half the range beside the greedy one"
@@ -193,7 +193,7 @@ class SemanticsConformance:
 
 def _skip_discrete_actions(algorithm: str) -> None:
     if ALGORITHMS[algorithm].actions == "discrete":
-        pytest.skip("its actions are choices")
+        pytest.skip("its actions are discrete")
 
 
 _NOISE_PROBES = {
@@ -216,13 +216,13 @@ class TargetNoiseConformance:
             pytest.skip(f"{self.framework} has no {algorithm}, which alone has noise in targets")
         if not adapter.is_probeable:
             pytest.skip(f"{self.framework} cannot be probed: {noise} was not checked")
-        lab = ExperimentCache(adapter)
+        cache = ExperimentCache(adapter)
         (probe,) = (probe for probe in PROBES if probe.name == _NOISE_PROBES[noise])
         try:
-            measured = float(probe.measure(lab).value[0])
+            measured = float(probe.measure(cache).value[0])
         except UnmeasuredError as reason:
             pytest.skip(f"{noise} was not checked: {reason}")
-        requested = getattr(run_target_smoothing(lab, 0).hyperparameters, noise)
+        requested = getattr(run_target_smoothing(cache, 0).hyperparameters, noise)
         assert measured == pytest.approx(requested, rel=1e-3), (
             f"{noise}: {measured:.3g} of half the range where {requested:g} was requested"
         )
@@ -255,7 +255,7 @@ class DeterminismConformance:
         """Calling the greedy policy before every step, inside the environment, has no effect."""
         base = make_base_hyperparameters(self.framework, algorithm)
         quiet = train_algorithm(self.framework, algorithm, base)
-        queried = train_algorithm(self.framework, algorithm, base, ask=True)
+        queried = train_algorithm(self.framework, algorithm, base, queries_policy=True)
         assert quiet.digest == queried.digest
 
     def test_greedy_action_depends_on_the_observation_alone(self, algorithm: str) -> None:
@@ -271,7 +271,7 @@ class DeterminismConformance:
         """Training and greedy actions are within bounds of +-3, +-0.4, and -1 and 3."""
         base = make_base_hyperparameters(self.framework, algorithm)
         if ALGORITHMS[algorithm].actions == "discrete":
-            pytest.skip("its actions are choices")
+            pytest.skip("its actions are discrete")
         trained = train_algorithm(self.framework, algorithm, base, env_id=env_id)
         task = load_task(env_id)
         low, high = task.action_low[0], task.action_high[0]
@@ -382,13 +382,13 @@ class ExtraActionConformance:
     def test_updates_of_further_actions_are_counted(self, further_actions: tuple[str, str]) -> None:
         """The number of updates is the announced one, and the learning rate has an effect."""
         algorithm, kind = further_actions
-        around = {"env_id": SCRIPTED_TASKS[kind]}
+        conditions = {"env_id": SCRIPTED_TASKS[kind]}
         base: Any = make_base_hyperparameters(self.framework, algorithm)
-        native = translate_hyperparameters(self.framework, algorithm, base, **around)
-        seen = observe_training(self.framework, algorithm, base, **around)
+        native = translate_hyperparameters(self.framework, algorithm, base, **conditions)
+        seen = observe_training(self.framework, algorithm, base, **conditions)
         assert seen.update_schedule == native.update_schedule
         slower = dataclasses.replace(base, learning_rate=base.learning_rate / 2)
-        both = [train_algorithm(self.framework, algorithm, h, **around) for h in (base, slower)]
+        both = [train_algorithm(self.framework, algorithm, h, **conditions) for h in (base, slower)]
         assert both[0].digest != both[1].digest
 
     @pytest.mark.long

@@ -112,7 +112,7 @@ class TrainingConditions:
     """Conditions of a training besides its framework, algorithm and hyperparameters.
 
     Attributes:
-        ask: Whether to call the greedy policy before every step.
+        queries_policy: Whether to call the greedy policy before every step.
         wrappers: `none` or `normalized`.
         reward_scale: Factor of the task's rewards.
         patch_constants: Whether constants of upstream may be patched.
@@ -124,7 +124,7 @@ class TrainingConditions:
 
     steps: int = STEPS
     seed: int = 0
-    ask: bool = False
+    queries_policy: bool = False
     env_id: str = ENV_ID
     n_envs: int = 1
     wrappers: str = "none"
@@ -148,13 +148,13 @@ class TrainingConditions:
         )
 
 
-def make_training_conditions(algorithm: str, **circumstances: Any) -> TrainingConditions:
+def make_training_conditions(algorithm: str, **fields: Any) -> TrainingConditions:
     """Return conditions with the scripted task that has the algorithm's kind of actions."""
-    return TrainingConditions(**{"env_id": get_scripted_task(algorithm)} | circumstances)
+    return TrainingConditions(**{"env_id": get_scripted_task(algorithm)} | fields)
 
 
 def translate_hyperparameters(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **fields: Any
 ) -> NativeConfig:
     """Translate hyperparameters to native settings on a scripted task.
 
@@ -162,12 +162,12 @@ def translate_hyperparameters(
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
         hyperparameters: In unified units.
-        circumstances: Fields of `TrainingConditions`.
+        fields: Fields of `TrainingConditions`.
 
     Raises:
         SpecError: The framework refuses.
     """
-    context = make_training_conditions(algorithm, **circumstances).context
+    context = make_training_conditions(algorithm, **fields).context
     return load_adapter(framework).translate(algorithm, hyperparameters, context)
 
 
@@ -232,9 +232,9 @@ class _RecordingWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 class _ConformanceMonitor:
     """Monitor that stores everything a training reports."""
 
-    def __init__(self, around: TrainingConditions) -> None:
+    def __init__(self, conditions: TrainingConditions) -> None:
         self.events = TrainingEvents()
-        self._around = around
+        self._conditions = conditions
         self.policy: Policy | None = None
         self.weights: Callable[[], Weights] | None = None
         self.tasks: list[ScriptedEnv] = []
@@ -258,23 +258,25 @@ class _ConformanceMonitor:
         pass
 
     def before_action(self, observation: NDArray[Any], action: NDArray[np.float32]) -> None:
-        if self._around.ask and self.policy is not None:
+        if self._conditions.queries_policy and self.policy is not None:
             self.noise.append(action - self.policy(np.asarray(observation, np.float32)[None])[0])
 
     def make_env(self, gamma: float) -> gymnasium.Env[Any, Any]:
-        around, seam = self._around, self.events.make_env_hooks()
-        env = make_training_env(around.env_id, wrappers=around.wrappers, gamma=gamma, **seam)
+        conditions, hooks = self._conditions, self.events.make_env_hooks()
+        env = make_training_env(
+            conditions.env_id, wrappers=conditions.wrappers, gamma=gamma, **hooks
+        )
         assert isinstance(env.unwrapped, ScriptedEnv)
         self.tasks.append(env.unwrapped)
-        if around.reward_scale != 1:
-            scale = around.reward_scale
+        if conditions.reward_scale != 1:
+            scale = conditions.reward_scale
             env = gymnasium.wrappers.TransformReward(env, lambda reward: scale * float(reward))
         self.copies.append(_RecordingWrapper(env, self))
         return self.copies[-1]
 
 
 def train_algorithm(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **fields: Any
 ) -> TrainingResult:
     """Train on a scripted task; results are cached.
 
@@ -282,35 +284,35 @@ def train_algorithm(
         framework: Name of the adapter.
         algorithm: Name of the algorithm.
         hyperparameters: In unified units.
-        circumstances: Fields of `TrainingConditions`.
+        fields: Fields of `TrainingConditions`.
 
     Raises:
         SpecError: The framework refuses.
     """
     return train_cached(
-        framework, algorithm, hyperparameters, make_training_conditions(algorithm, **circumstances)
+        framework, algorithm, hyperparameters, make_training_conditions(algorithm, **fields)
     )
 
 
 def train_uncached(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, conditions: TrainingConditions
 ) -> TrainingResult:
     """Train on a scripted task without a cache."""
-    monitor = _ConformanceMonitor(around)
-    native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    with _apply_changes(framework, algorithm, native, around, hyperparameters):
+    monitor = _ConformanceMonitor(conditions)
+    native = load_adapter(framework).translate(algorithm, hyperparameters, conditions.context)
+    with _apply_changes(framework, algorithm, native, conditions, hyperparameters):
         make_env: MakeEnv = lambda: monitor.make_env(hyperparameters.gamma)  # noqa: E731
-        load_adapter(framework).train(algorithm, native, around.context, make_env, monitor)
-        return _collect_result(monitor, native, around)
+        load_adapter(framework).train(algorithm, native, conditions.context, make_env, monitor)
+        return _collect_result(monitor, native, conditions)
 
 
 def _collect_result(
-    monitor: _ConformanceMonitor, native: NativeConfig, around: TrainingConditions
+    monitor: _ConformanceMonitor, native: NativeConfig, conditions: TrainingConditions
 ) -> TrainingResult:
     assert monitor.policy is not None and monitor.weights is not None, "nothing was attached"
     weights = monitor.weights()
     assert weights, "no parameters were handed over"
-    task = around.context.task
+    task = conditions.context.task
     half = 1.0 if task.choices else (task.action_high[0] - task.action_low[0]) / 2
     some = _make_images(len(_NEAR_OBSERVATIONS), task.image) if task.image else _NEAR_OBSERVATIONS
     far = _make_images(len(_FAR_OBSERVATIONS), task.image) if task.image else _FAR_OBSERVATIONS
@@ -332,7 +334,7 @@ train_cached = functools.lru_cache(maxsize=512)(train_uncached)
 
 
 def observe_training(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, **circumstances: Any
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, **fields: Any
 ) -> ObservedTraining:
     """Train like `train_algorithm` and count steps and updates.
 
@@ -348,8 +350,8 @@ def observe_training(
         pytest.skip(
             f"{framework} trains with {', '.join(unwatched)}, for which there is no watcher"
         )
-    around = make_training_conditions(algorithm, **circumstances)
-    observed = observe_cached(framework, algorithm, hyperparameters, around)
+    conditions = make_training_conditions(algorithm, **fields)
+    observed = observe_cached(framework, algorithm, hyperparameters, conditions)
     assert observed.learning_rates, (
         f"no optimizer step was seen: {framework} declares to train with "
         f"{', '.join(get_libraries(framework))} (its adapter's `libraries`)"
@@ -364,22 +366,22 @@ def get_libraries(framework: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def observe_cached(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, around: TrainingConditions
+    framework: str, algorithm: str, hyperparameters: Hyperparameters, conditions: TrainingConditions
 ) -> ObservedTraining:
     """Return the counts of one training."""
-    native = load_adapter(framework).translate(algorithm, hyperparameters, around.context)
-    patches = _apply_changes(framework, algorithm, native, around, hyperparameters)
-    context, gamma = around.context, hyperparameters.gamma
-    return _observe_native(framework, algorithm, native, context, gamma, around, patches)
+    native = load_adapter(framework).translate(algorithm, hyperparameters, conditions.context)
+    patches = _apply_changes(framework, algorithm, native, conditions, hyperparameters)
+    context, gamma = conditions.context, hyperparameters.gamma
+    return _observe_native(framework, algorithm, native, context, gamma, conditions, patches)
 
 
 def observe_run(prepared: PreparedRun) -> ObservedTraining:
     """Return the counts of one training on a scripted task, with the run's interventions."""
-    run, around = prepared.spec, make_training_conditions(prepared.spec.algorithm)
+    run, conditions = prepared.spec, make_training_conditions(prepared.spec.algorithm)
     changes = make_replacement(prepared.interventions).apply_replacement()
     name, gamma = run.framework, prepared.hyperparameters.gamma
     native, context = prepared.native, prepared.context
-    return _observe_native(name, run.algorithm, native, context, gamma, around, changes)
+    return _observe_native(name, run.algorithm, native, context, gamma, conditions, changes)
 
 
 def _observe_native(
@@ -388,10 +390,10 @@ def _observe_native(
     native: NativeConfig,
     context: RunContext,
     gamma: float,
-    around: TrainingConditions,
+    conditions: TrainingConditions,
     changes: contextlib.AbstractContextManager[None],
 ) -> ObservedTraining:
-    monitor = _ConformanceMonitor(around)
+    monitor = _ConformanceMonitor(conditions)
     observer = TrainingObserver(monitor.events, _NEAR_OBSERVATIONS)
     try:
         with watch_libraries(monitor.events, load_watchers(get_libraries(framework))), changes:
@@ -407,13 +409,13 @@ def _apply_changes(
     framework: str,
     algorithm: str,
     native: NativeConfig,
-    around: TrainingConditions,
+    conditions: TrainingConditions,
     hyperparameters: Hyperparameters,
 ) -> contextlib.AbstractContextManager[None]:
-    fields = (*native.patched_fields, *around.forced_patches)
+    fields = (*native.patched_fields, *conditions.forced_patches)
     adapter = load_adapter(framework)
     changes = make_patches(adapter, algorithm, hyperparameters, fields)
-    names = [native.conversions[field] for field in around.converted_fields]
+    names = [native.conversions[field] for field in conditions.converted_fields]
     made = list_conversions((), native, adapter, algorithm)
     changes += tuple(item for item in made if item.name in names)
     return make_replacement(changes).apply_replacement()

@@ -1,14 +1,13 @@
 """Tests that a run takes the steps and makes the updates that it announces."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
+from parallax.harness.conformance.run_folders import prepare_scripted_run
 from parallax.harness.conformance.trainings import (
     STEPS,
-    get_scripted_task,
     make_base_hyperparameters,
     observe_run,
     observe_training,
@@ -20,10 +19,9 @@ from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy, UpdateSchedule
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.contract.run_spec import NO_INTERVENTION, RUN_DEFAULTS, make_run_spec
+from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.contract.translation import NativeConfig
 from parallax.harness.interventions.catalogue import list_interventions, list_reference_form
-from parallax.harness.train.prepare import PreparedRun, prepare_run
 
 
 class UpdateCountConformance:
@@ -36,7 +34,7 @@ class UpdateCountConformance:
         base = make_base_hyperparameters(self.framework, algorithm)
         for steps in (128, 130, 191):
             trained = train_algorithm(self.framework, algorithm, base, steps=steps)
-            assert trained.steps == trained.scheduled, f"asked for {steps}"
+            assert trained.steps == trained.scheduled, f"{steps} were requested"
 
     def test_steps_of_all_copies_are_counted(self, algorithm: str) -> None:
         """Steps of two parallel environments are all counted, or `n_envs` is refused by name."""
@@ -88,23 +86,18 @@ class UpdateCountConformance:
         runs = [("exact", one.name) for one in items if one.updates and one.name not in form]
         base = make_base_hyperparameters(self.framework, algorithm)
         odd = {n: 3 for n in ("policy_delay", "target_update_interval") if hasattr(base, n)}
-        hp = dataclasses.replace(base, **odd)
         for alignment, intervention in [("lockstep", NO_INTERVENTION), *runs]:
             fields = {"alignment": alignment, "intervention": intervention}
-            prepared = _prepare_scripted_run(self.framework, algorithm, hp, **fields)
+            prepared = prepare_scripted_run(
+                self.framework,
+                algorithm,
+                tuple(odd.items()),
+                steps=STEPS,
+                eval_every=STEPS,
+                **fields,
+            )
             counted = observe_run(prepared).update_schedule
             assert counted == prepared.native.update_schedule, f"with {fields}"
-
-
-def _prepare_scripted_run(
-    framework: str, algorithm: str, hyperparameters: Hyperparameters, **fields: Any
-) -> PreparedRun:
-    """Prepare a short run on a scripted task; `fields` are other fields of `RunSpec`."""
-    run = {"env": get_scripted_task(algorithm), "hps": framework, "seed": 0, "steps": STEPS}
-    named = {"study": "conformance", "framework": framework, "algorithm": algorithm}
-    values = RUN_DEFAULTS | run | named | {"eval_every": 1} | fields
-    given = dataclasses.asdict(hyperparameters)
-    return prepare_run(make_run_spec(values, given, given), load_adapter(framework))
 
 
 def _moves_targets_at_every_step(native: NativeConfig) -> bool:
@@ -189,9 +182,8 @@ class DeviceConformance:
     def test_device_that_is_not_there_is_refused(self, algorithm: str) -> None:
         """A missing device is refused before training; the message has its name and a remedy."""
         device = f"{DEVICE}:99"
-        base = make_base_hyperparameters(self.framework, algorithm)
         with pytest.raises(SpecError) as caught:
-            _prepare_scripted_run(self.framework, algorithm, base, steps=1, device=device)
+            prepare_scripted_run(self.framework, algorithm, steps=1, eval_every=1, device=device)
         assert f"device={device}" in str(caught.value) and "Use " in str(caught.value)
 
 

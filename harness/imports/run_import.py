@@ -174,10 +174,8 @@ def _list_sources(kind: str, files: list[Path], folder: Path) -> Iterator[Source
 
 def _make_source(kind: str, files: tuple[Path, ...]) -> SourceFiles:
     file = files[0]
-    in_own_folder = kind in ("tensorboard", "wandb") or file.name in (
-        EVALUATIONS_FILE,
-        "monitor.csv",
-    )
+    own_names = (EVALUATIONS_FILE, "monitor.csv")
+    in_own_folder = kind in ("tensorboard", "wandb") or file.name in own_names
     name = file.parent if in_own_folder else file.with_name(_strip_suffix(file.name))
     return SourceFiles(kind, files, file.parent if kind == "tensorboard" else file, name)
 
@@ -239,9 +237,15 @@ def import_runs(
     for run in usable:
         try:
             folder = _place_run(run, options, imported)
-            origin, curve = _describe_source(run, options, hash_file), run.curve
-            settings = make_imported_spec(run, options), curve.settings
-            write_imported_run(folder, curve.evaluations, *settings, origin, run.failure, dry_run)
+            write_imported_run(
+                folder,
+                run.curve.evaluations,
+                make_imported_spec(run, options),
+                run.curve.settings,
+                _describe_source(run, options, hash_file),
+                run.failure,
+                dry_run,
+            )
             imported[folder] = run
         except (UnusableError, SpecError, OSError) as error:
             refused.append(RefusedSource(run.title, _describe_error(error)))

@@ -219,40 +219,44 @@ def hash_evaluations(evaluations: RunEvaluations) -> str:
 
 def name_curve(curve: ReturnCurve, source: SourceFiles, options: ImportOptions) -> NamedCurve:
     """Name a run by options, pattern and file, which must agree."""
+    stated, stated_by = _merge_facts(curve, source, options)
+    seed, length = stated.get("seed"), stated.get("steps")
+    is_number = isinstance(seed, int) and not isinstance(seed, bool)
+    if seed is not None and not (is_number and 0 <= seed <= _MAX_SEED):
+        raise UnusableError(f"seed={seed!r} must be a whole number from 0 to {_MAX_SEED}")
+    names = {field: stated.get(field, UNKNOWN_NAME) for field in FIELDS} | {"seed": seed}
+    # Stable-Baselines3 logs PPO into folders PPO_1; runs trained here have the algorithm ppo.
+    for field, known in (("algorithm", ALGORITHMS), ("framework", find_adapter_entry_points())):
+        if names[field].lower() in known:
+            names[field] = names[field].lower()
+    cut = dataclasses.replace(curve, evaluations=_cut_evaluations(curve.evaluations, length))
+    run = NamedCurve(cut, source.format, names, stated_by, length)
+    if length and not run.failure and run.last_step + run.interval <= length:
+        raise UnusableError(f"too short: last evaluation at step {run.last_step:,} of {length:,}")
+    return run
+
+
+def _merge_facts(
+    curve: ReturnCurve, source: SourceFiles, options: ImportOptions
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return parts of the name and length that anything states, and what states each of them."""
     found = options.pattern.match_path(source.name) if options.pattern else {}
     steps = {} if options.curves.steps is None else {"steps": options.curves.steps}
     origins = {"option": {**options.stated, **steps}, "pattern": found, "file": curve.facts}
-    names: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     stated_by: dict[str, str] = {}
     for field in (*FIELDS, "steps"):
         for origin, facts in origins.items():
             if field not in facts:
                 continue
-            if field == "steps" and field in names:
-                continue  # an option may cut a run short
-            if field in names and facts[field] != names[field]:
+            if field not in stated:
+                stated[field], stated_by[field] = facts[field], origin
+            elif field != "steps" and facts[field] != stated[field]:  # --steps may cut a run short
                 raise UnusableError(
-                    f"the {stated_by[field]} says {field}={names[field]} and the {origin} "
+                    f"the {stated_by[field]} says {field}={stated[field]} and the {origin} "
                     f"{field}={facts[field]}: leave one of them out"
                 )
-            names.setdefault(field, facts[field])
-            stated_by.setdefault(field, origin)
-    seed = names.get("seed")
-    if seed is not None and not (
-        isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed <= _MAX_SEED
-    ):
-        raise UnusableError(f"seed={seed!r} must be a whole number from 0 to {_MAX_SEED}")
-    length = names.pop("steps", None)
-    full = {field: names.get(field, UNKNOWN_NAME) for field in FIELDS} | {"seed": seed}
-    # Stable-Baselines3 logs PPO into folders PPO_1; runs trained here have the algorithm ppo.
-    for field, known in (("algorithm", ALGORITHMS), ("framework", find_adapter_entry_points())):
-        lower = full[field].lower()
-        full[field] = lower if lower in known else full[field]
-    cut = dataclasses.replace(curve, evaluations=_cut_evaluations(curve.evaluations, length))
-    run = NamedCurve(cut, source.format, full, stated_by, length)
-    if length and not run.failure and run.last_step + run.interval <= length:
-        raise UnusableError(f"too short: last evaluation at step {run.last_step:,} of {length:,}")
-    return run
+    return stated, stated_by
 
 
 def _cut_evaluations(evaluations: RunEvaluations, steps: int | None) -> RunEvaluations:
@@ -276,21 +280,19 @@ def refuse_short_runs_and_copies(
     If nothing states a run's length, the longest run of the same task and algorithm determines it.
     A run that diverged may be shorter.
     """
-    ends: dict[tuple[Any, ...], int] = collections.defaultdict(int)
+    last_steps: dict[tuple[Any, ...], int] = collections.defaultdict(int)
     for run in curves:
         key = (run.names["env"], run.names["algorithm"], run.curve.kind)
-        ends[key] = max(ends[key], run.last_step)
-    seen: dict[str, NamedCurve] = {}
-    usable = []
+        last_steps[key] = max(last_steps[key], run.last_step)
+    usable: dict[str, NamedCurve] = {}
     for run in curves:
-        end = ends[run.names["env"], run.names["algorithm"], run.curve.kind]
+        end = last_steps[run.names["env"], run.names["algorithm"], run.curve.kind]
         content = run.content_hash
-        if content in seen:
-            reason = f"same returns as {seen[content].title}, which is imported"
+        if content in usable:
+            reason = f"same returns as {usable[content].title}, which is imported"
+            refused.append(RefusedSource(run.title, reason))
         elif run.failure:
-            seen[content] = run
-            usable.append(dataclasses.replace(run, steps=run.steps or end))
-            continue
+            usable[content] = dataclasses.replace(run, steps=run.steps or end)
         elif (
             run.steps is None
             and run.names["env"] != UNKNOWN_NAME  # other tasks may well be shorter
@@ -300,9 +302,7 @@ def refuse_short_runs_and_copies(
                 f"too short: last evaluation at step {run.last_step:,}; another run reached "
                 f"{end:,}. --steps {run.last_step} cuts all runs to this length"
             )
+            refused.append(RefusedSource(run.title, reason))
         else:
-            seen[content] = run
-            usable.append(run)
-            continue
-        refused.append(RefusedSource(run.title, reason))
-    return usable
+            usable[content] = run
+    return list(usable.values())

@@ -311,12 +311,13 @@ class LockstepTrainings:
         mine, theirs = (self.train_weights(number, lengths) for number in (one, other))
         original = mine if copied == one else self.train_weights(copied, lengths)
         copies = self.train_weights(copied, lengths, last_bit=True)
-        least = MIN_DIFFERENCE_FLOAT64 if self._options.float64 else MIN_DIFFERENCE_FLOAT32
-        most, distances = 0.0, []
+        minimum = MIN_DIFFERENCE_FLOAT64 if self._options.float64 else MIN_DIFFERENCE_FLOAT32
+        max_rounding, distances = 0.0, []
         for updates in lengths:
             difference, network = _compute_weight_distance(mine[updates], theirs[updates])
-            most = max(most, _compute_weight_distance(original[updates], copies[updates])[0])
-            distances.append(WeightDistance(updates, difference, network, most, least))
+            rounding, _ = _compute_weight_distance(original[updates], copies[updates])
+            max_rounding = max(max_rounding, rounding)
+            distances.append(WeightDistance(updates, difference, network, max_rounding, minimum))
         return distances
 
     def train_weights(
@@ -395,11 +396,9 @@ class LockstepTrainings:
 
     @property
     def _rounding(self) -> float:
-        return (
-            first_divergence.ROUNDING_FLOAT64
-            if self._options.float64
-            else first_divergence.ROUNDING_FLOAT32
-        )
+        if self._options.float64:
+            return first_divergence.ROUNDING_FLOAT64
+        return first_divergence.ROUNDING_FLOAT32
 
     def _run_side(
         self,
@@ -452,8 +451,8 @@ class LockstepTrainings:
 
 def list_update_counts(algorithm: str, updates: int) -> list[int]:
     """Return the numbers of updates after which weights are compared, of whole update cycles."""
-    wanted = [*(length for length in CHECKED_UPDATES if length < updates), updates]
-    return list(dict.fromkeys(round_up_updates(algorithm, length) for length in wanted))
+    counts = [*(count for count in CHECKED_UPDATES if count < updates), updates]
+    return list(dict.fromkeys(round_up_updates(algorithm, count) for count in counts))
 
 
 def count_training_updates(algorithm: str, updates: int) -> int:
@@ -463,9 +462,9 @@ def count_training_updates(algorithm: str, updates: int) -> int:
 
 def _split_into_stages(algorithm: str, updates: int) -> list[list[int]]:
     # A training runs to the last count; most divergences already show in a short one.
-    whole = list_update_counts(algorithm, updates)
-    soon = [length for length in whole if length <= FIRST_STAGE_UPDATES]
-    return [soon, whole] if 0 < len(soon) < len(whole) else [whole]
+    counts = list_update_counts(algorithm, updates)
+    first = [count for count in counts if count <= FIRST_STAGE_UPDATES]
+    return [first, counts] if 0 < len(first) < len(counts) else [counts]
 
 
 def _perturb_last_bit(array: Any, float64: bool) -> Any:

@@ -37,6 +37,11 @@ _DISCOUNT = 0.9921875
 _TAU = 0.005
 _UNMOVED_TARGET = {"tau": 1.0, "target_update_interval": 10**6}
 _MAX_UPDATE_DELAY = 4  # steps after the warm-up within which the first update happens
+_PPO_UPDATES = 4  # two minibatches in each of two epochs
+_PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
+
+UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}
+"""Updates per update cycle of algorithms with more than one."""
 
 
 def _build_td3_experiment(cache: ExperimentCache, updates: int, shared: bool) -> ProbeExperiment:
@@ -97,25 +102,23 @@ def _build_off_policy_experiment(
     shared: bool,
 ) -> ProbeExperiment:
     # Some frameworks take their first update one step after learning_starts.
-    late = _find_first_update(cache, algorithm, weights, changes)
+    delay = _find_first_update(cache, algorithm, weights, changes)
     warm_up = _SHARED_STEPS if shared else BATCH_ROWS
-    whole = _make_scripted_data(cache, algorithm, warm_up + _MAX_UPDATE_DELAY + MAX_UPDATES)
+    all_data = _make_scripted_data(cache, algorithm, warm_up + _MAX_UPDATE_DELAY + MAX_UPDATES)
     # One more update: the targets of the last one are complete when it begins.
-    steps = warm_up + late + updates
-    ends, among = whole.ends[:steps], _SHARED_STEPS if shared else 0
-    world = dataclasses.replace(
-        whole,
-        rewards=whole.rewards[:steps],
-        ends=ends,
-        minibatch_window=among,
+    steps = warm_up + delay + updates
+    data = dataclasses.replace(
+        all_data,
+        rewards=all_data.rewards[:steps],
+        ends=all_data.ends[:steps],
+        minibatch_window=_SHARED_STEPS if shared else 0,
         permutes_as_draws=True,
     )
-    common: dict[str, Any] = {"tau": _TAU, "gamma": _DISCOUNT}
-    name = f"lockstep {algorithm} {updates}"
-    common |= _choose_adam_eps(cache, algorithm, 1e-8)
-    settings = {**common, **changes, "buffer_size": 4 * MAX_UPDATES}
+    settings: dict[str, Any] = {"tau": _TAU, "gamma": _DISCOUNT}
+    settings |= _choose_adam_eps(cache, algorithm, 1e-8) | changes
+    settings["buffer_size"] = 4 * MAX_UPDATES
     return experiment_setups.build_off_policy_experiment(
-        name, algorithm, world, weights, 0, warm_up, **settings
+        f"lockstep {algorithm} {updates}", algorithm, data, weights, 0, warm_up, **settings
     )
 
 
@@ -221,13 +224,6 @@ def load_variants(algorithm: str, one_framework: bool) -> list[LockstepVariant]:
     ]
 
 
-_PPO_UPDATES = 4  # two minibatches in each of two epochs
-_PPO_STEPS = (MAX_UPDATES // _PPO_UPDATES + 1) * ppo_experiments.ROLLOUT_STEPS
-
-UPDATES_PER_CYCLE = {"ppo": _PPO_UPDATES}
-"""Updates per update cycle of algorithms with more than one."""
-
-
 def round_up_updates(algorithm: str, updates: int) -> int:
     """Round a number of updates up to whole update cycles."""
     unit = UPDATES_PER_CYCLE.get(algorithm, 1)
@@ -238,5 +234,6 @@ EXPERIMENT_BUILDERS: dict[str, Callable[[ExperimentCache, int, bool], ProbeExper
     "ppo": _build_ppo_experiment,
     "td3": _build_td3_experiment,
     "sac": _build_sac_experiment,
+    "ddpg": _build_ddpg_experiment,
+    "dqn": _build_dqn_experiment,
 }
-EXPERIMENT_BUILDERS |= {"ddpg": _build_ddpg_experiment, "dqn": _build_dqn_experiment}

@@ -59,9 +59,10 @@ class DivergencePoint:
             return f"{when}, in weights{whose}, which only one of both updates"
         if self.update and self.quantity.startswith(ACTING):
             when = f"the steps after update {self.update}"
-        size = f", by {self.difference:.2g} of the largest number"
-        size = size if np.isfinite(self.difference) else ""
-        return f"{when}, in {self.quantity}{whose}{size}" + f" ({self.reason})" * bool(self.reason)
+        is_measured = np.isfinite(self.difference)
+        size = f", by {self.difference:.2g} of the largest number" if is_measured else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{when}, in {self.quantity}{whose}{size}{reason}"
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON form, with the keys of stored files."""
@@ -71,6 +72,20 @@ class DivergencePoint:
             "network": self.network,
             "apart": self.difference,
         }
+
+
+class _Place(NamedTuple):
+    update: int
+    quantity: str
+    network: str
+    step: str = ""
+    """Network whose optimizer step follows or is taken; empty for steps of the environment."""
+
+
+class _Values(NamedTuple):
+    arrays: Mapping[str, Array]
+    notes: Mapping[Any, object] = MappingProxyType({})
+    """Values that may be why arrays differ, by name."""
 
 
 def find_first_divergence(
@@ -133,8 +148,9 @@ def _iterate_before_updates(one: ProbeRun, other: ProbeRun) -> Iterator[Divergen
     steps = min(_count_warm_up_steps(one), _count_warm_up_steps(other))
     ours, theirs = (_collect_steps(run, 0, steps, 0, in_one_unit=True) for run in (one, other))
     for place in ours:
-        shapes = {v[place].arrays[""].shape for v in (ours, theirs) if place in v}
-        if place in theirs and len(shapes) == 1:
+        if place not in theirs:
+            continue
+        if ours[place].arrays[""].shape == theirs[place].arrays[""].shape:
             yield _compare_values(place, ours[place], theirs[place])
 
 
@@ -155,15 +171,17 @@ def _iterate_updates(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint
             # A delayed network may be updated soon after the steps that were recorded.
             if made[network] >= FEWEST_UPDATES and f"{network}.0.weight" in idle.record.created:
                 yield DivergencePoint(1, "number", network, 1.0)
-    ours, theirs = (
-        {p: v for c in _collect_values(r).values() for p, v in c.items()} for r in (one, other)
-    )
+    ours, theirs = _flatten_cycles(_collect_values(one)), _flatten_cycles(_collect_values(other))
     for place in ours:
         if place.step and place in theirs:
             point = _compare_values(place, ours[place], theirs[place])
             # Some frameworks store the rate in float32.
             if place.quantity != "learning rate" or point.difference > ROUNDING_FLOAT32:
                 yield point
+
+
+def _flatten_cycles(cycles: Mapping[float, dict[_Place, _Values]]) -> dict[_Place, _Values]:
+    return {place: values for cycle in cycles.values() for place, values in cycle.items()}
 
 
 def _iterate_training(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoint]:
@@ -183,32 +201,20 @@ def _iterate_training(one: ProbeRun, other: ProbeRun) -> Iterator[DivergencePoin
                 yield DivergencePoint(place.update, "number", place.network, 1.0)
 
 
-class _Place(NamedTuple):
-    update: int
-    quantity: str
-    network: str
-    step: str = ""
-    """Network whose optimizer step follows or is taken; empty for steps of the environment."""
-
-
-class _Values(NamedTuple):
-    arrays: Mapping[str, Array]
-    notes: Mapping[Any, object] = MappingProxyType({})
-    """Values that may be why arrays differ, by name."""
-
-
 def _compare_values(place: _Place, one: _Values, other: _Values) -> DivergencePoint:
-    both = sorted(one.arrays.keys() & other.arrays.keys())
+    common = sorted(one.arrays.keys() & other.arrays.keys())
     flat = (
-        np.concatenate([np.empty(0), *(v.arrays[n].ravel() for n in both)]) for v in (one, other)
+        np.concatenate([np.empty(0), *(values.arrays[name].ravel() for name in common)])
+        for values in (one, other)
     )
-    names = [n for n in one.notes if n in other.notes and one.notes[n] != other.notes[n]]
-    reason = ", ".join(f"{n}: {one.notes[n]} and {other.notes[n]}" for n in names[:MAX_REASONS])
-    return DivergencePoint(*place[:3], _compute_relative_difference(*flat), reason)
+    difference = _compute_relative_difference(*flat)
+    notes = [n for n in one.notes if n in other.notes and one.notes[n] != other.notes[n]]
+    reason = ", ".join(f"{n}: {one.notes[n]} and {other.notes[n]}" for n in notes[:MAX_REASONS])
+    return DivergencePoint(place.update, place.quantity, place.network, difference, reason)
 
 
 def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
-    # All that a training computes in order of time, by environment steps before the updates.
+    """Return all that a training computes in order of time, by environment steps before updates."""
     record, begin, made = run.record, 0, collections.Counter[str]()
     found = {0.0: _select_networks(record.created, 0, "initial weights")}
     counted = "critic1" if "critic1.0.weight" in record.created else "policy"
@@ -237,8 +243,10 @@ def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
     last = _collect_steps(run, begin, None, made[counted])
     last |= _select_networks(record.final, made[counted], "weights")
     events = ", ".join(e.description for e in record.generator_events) or "none"
+    # The text's bytes are its array, so that it is compared like all other values.
+    text = np.array(list(events.encode()), float)
     place = _Place(made[counted], "random generators", "")
-    last[place] = _Values({"": np.array(list(events.encode()), float)}, {"events": events})
+    last[place] = _Values({"": text}, {"events": events})
     found[np.inf] = last
     return found
 
@@ -246,8 +254,11 @@ def _collect_values(run: ProbeRun) -> dict[float, dict[_Place, _Values]]:
 def _collect_steps(
     run: ProbeRun, begin: int, end: int | None, update: int, in_one_unit: bool = False
 ) -> dict[_Place, _Values]:
-    # Of the environment steps from `begin` to `end`, or to the last one and all that is stored if
-    # it is None. In one unit, actions are clipped, as by a wrapper that only some frameworks need.
+    """Return what the environment steps from `begin` to `end` took and stored.
+
+    If `end` is None, they go on to the last step and include all that is stored. In one unit,
+    actions are clipped, as by a wrapper that only some frameworks need.
+    """
     data, rows, actions = run.experiment.scripted_data, slice(begin, end), run.get_actions()
     continuous = in_one_unit and len(data.low) > 0
     actions = np.clip(actions, data.low, data.high) if continuous else actions

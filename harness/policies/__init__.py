@@ -5,5 +5,3 @@ from parallax.harness.policies.loading import load_policy
 policy = load_policy("results/mine/Hopper-v4/td3/original/sb3/steps=1000000/seed=0")
 actions = policy(observations)
 """
-
-__all__ = ["LoadedPolicy", "load_policy"]

@@ -111,12 +111,12 @@ class _NormalizingPlayer:
     """Player that takes observations of the task and normalises them."""
 
     def __init__(
-        self, player: EpisodePlayer, shown: Callable[[NDArray[Any]], NDArray[Any]]
+        self, player: EpisodePlayer, normalize: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> None:
-        self._player, self._shown = player, shown
+        self._player, self._normalize = player, normalize
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self._player(self._shown(observations)))
+        return np.asarray(self._player(self._normalize(observations)))
 
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
         self._player.observe_rewards(rewards)
@@ -157,32 +157,44 @@ def load_policy(folder: str | Path, *, trust: bool = False) -> LoadedPolicy:
         setup = _SetupMonitor(prepared, stored.weights)
         setup.run(adapter)
     assert setup.policy is not None and setup.policy_io is not None
-    assert reading.evaluations is not None and reading.record is not None
-    there = {name: array.shape for name, array in stored.normalization.items()}
-    observed = copy_observation_statistics(setup.envs[0])
-    needed = {name: array.shape for name, array in observed.items()}
-    if there != needed:
-        raise SpecError(
-            f"{Path(folder) / POLICY_FILE} has statistics of observations {there}, and "
-            f"wrappers={spec.wrappers} on {spec.task_name} has {needed}. Train the run again."
-        )
-    last, saved = len(reading.evaluations.timesteps) - 1, reading.record.saved_evaluation
-    if saved is not None and saved > last:
-        raise SpecError(
-            f"{folder}: saved_evaluation={saved} in run.json is none of its {last + 1} "
-            "evaluations, which are counted from 0. Train the run again."
-        )
+    assert reading.evaluations is not None
+    _check_statistics(stored, setup.envs[0], spec, Path(folder))
     return LoadedPolicy(
         Path(folder),
         spec,
         reading.evaluations,
-        last if saved is None else saved,
+        _find_saved_evaluation(reading),
         setup.policy,
         make_normalizer(stored.normalization),
         setup.policy_io.save,
         setup.policy_io.suffix,
         setup.envs[0],
     )
+
+
+def _check_statistics(
+    stored: StoredPolicy, env: gymnasium.Env[Any, Any], spec: RunSpec, folder: Path
+) -> None:
+    """Require that the stored statistics of observations are those that the run's wrappers have."""
+    found = {name: array.shape for name, array in stored.normalization.items()}
+    needed = {name: array.shape for name, array in copy_observation_statistics(env).items()}
+    if found != needed:
+        raise SpecError(
+            f"{folder / POLICY_FILE} has statistics of observations {found}, and "
+            f"wrappers={spec.wrappers} on {spec.task_name} has {needed}. Train the run again."
+        )
+
+
+def _find_saved_evaluation(reading: RunReading) -> int:
+    """Return the index of the evaluation at which the policy was saved, by default the last."""
+    assert reading.evaluations is not None and reading.record is not None
+    last, saved = len(reading.evaluations.timesteps) - 1, reading.record.saved_evaluation
+    if saved is not None and saved > last:
+        raise SpecError(
+            f"{reading.folder}: saved_evaluation={saved} in run.json is none of its {last + 1} "
+            "evaluations, which are counted from 0. Train the run again."
+        )
+    return last if saved is None else saved
 
 
 def _shrink_training(prepared: PreparedRun, adapter: Adapter, stored: StoredPolicy) -> PreparedRun:
@@ -199,11 +211,11 @@ def _shrink_training(prepared: PreparedRun, adapter: Adapter, stored: StoredPoli
         prepared = dataclasses.replace(prepared, native=native)
     weights = sum(array.size for array in stored.weights.values())
     memory = max(_SETUP_BYTES, limits.WEIGHT_BYTES * weights)
-    room = limits.Machine(
+    machine = limits.Machine(
         limits.UNKNOWN_MACHINE.cores, memory, f"the set-up of {weights:,} stored weights"
     )
     spec = dataclasses.replace(spec, hyperparameters=hyperparameters)
-    limits.check_limits(spec, prepared.context.task, room)
+    limits.check_limits(spec, prepared.context.task, machine)
     return prepared
 
 
@@ -297,10 +309,8 @@ class _SetupMonitor:
                 "Pass a PolicyIO as the third argument of monitor.attach."
             )
 
-        self.policy, self.policy_io = (
-            _wrap_policy(policy, self._changed.apply_replacement),
-            policy_io,
-        )
+        self.policy = _wrap_policy(policy, self._changed.apply_replacement)
+        self.policy_io = policy_io
 
     def record(self, metrics: Mapping[str, float]) -> None:
         pass
@@ -334,34 +344,30 @@ class _SetupMonitor:
 ReplacementContext = Callable[[], contextlib.AbstractContextManager[None]]
 
 
-def _wrap_policy(policy: Policy, made: ReplacementContext) -> Policy:
+def _wrap_policy(policy: Policy, replace_code: ReplacementContext) -> Policy:
     """Return a policy that acts with the code of its run."""
-    return (
-        _PatchedRecurrentPolicy(policy, made)
-        if isinstance(policy, RecurrentPolicy)
-        else _PatchedPolicy(policy, made)
-    )
+    if isinstance(policy, RecurrentPolicy):
+        return _PatchedRecurrentPolicy(policy, replace_code)
+    return _PatchedPolicy(policy, replace_code)
 
 
 class _PatchedPolicy:
-    def __init__(self, acting: Callable[[Any], Any], made: ReplacementContext) -> None:
-        self._acting, self._made = acting, made
+    def __init__(self, policy: Any, replace_code: ReplacementContext) -> None:
+        self._policy, self._replace_code = policy, replace_code
 
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[Any]:
-        with self._made():
-            return np.asarray(self._acting(observations))
+        with self._replace_code():
+            return np.asarray(self._policy(observations))
 
 
 class _PatchedRecurrentPolicy(_PatchedPolicy):
     def begin(self) -> EpisodePlayer:
-        acting: Any = self._acting
-        return _PatchedPlayer(acting.begin(), self._made)
+        return _PatchedPlayer(self._policy.begin(), self._replace_code)
 
 
 class _PatchedPlayer(_PatchedPolicy):
     def observe_rewards(self, rewards: NDArray[Any]) -> None:
-        acting: Any = self._acting
-        acting.observe_rewards(rewards)
+        self._policy.observe_rewards(rewards)
 
 
 @contextlib.contextmanager

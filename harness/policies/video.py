@@ -134,11 +134,11 @@ class _SideBySideEnv(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         pictures = [self._draw(env) for env in self._envs]
-        words = [
+        captions = [
             f"return {value:.5g} after {length} steps{' (over)' if over else ''}"
             for value, length, over in zip(self.returns, self._lengths, self._over, strict=True)
         ]
-        titled = zip(pictures, self._policies, words, strict=True)
+        titled = zip(pictures, self._policies, captions, strict=True)
         return _crop_to_even(np.concatenate([_add_title(*parts) for parts in titled], axis=1))
 
     def _draw(self, env: gymnasium.Env[Any, Any]) -> Frame:
@@ -179,13 +179,15 @@ def _crop_to_even(picture: Frame) -> Frame:
 
 def make_titles(policies: Sequence[LoadedPolicy]) -> dict[str, LoadedPolicy]:
     """Return policies by the shortest titles that are all different."""
-    parts = [
-        (p.spec.framework, p.spec.algorithm, f"seed {p.spec.seed}", p.spec.hps, p.spec.variant,
-         p.spec.study, str(p.folder))
-        for p in policies
-    ]  # fmt: skip
-    for length in range(3, len(parts[0]) + 1):
-        names = [" ".join(part[:length]) for part in parts]
-        if len(set(names)) == len(names):
-            return dict(zip(names, policies, strict=True))
+    names = [
+        [
+            *(policy.spec.framework, policy.spec.algorithm, f"seed {policy.spec.seed}"),
+            *(policy.spec.hps, policy.spec.variant, policy.spec.study, str(policy.folder)),
+        ]
+        for policy in policies
+    ]
+    for length in range(3, len(names[0]) + 1):
+        titles = [" ".join(parts[:length]) for parts in names]
+        if len(set(titles)) == len(titles):
+            return dict(zip(titles, policies, strict=True))
     raise SpecError(f"{policies[0].folder} is named twice.")

@@ -207,12 +207,9 @@ def _build_study(
     plain = [record.spec for _, record in members if record.spec.intervention == NO_INTERVENTION]
     if not plain:
         return None
-    steps = max(spec.steps for spec in plain)
-    wrapped = any(spec.wrappers == "normalized" for spec in plain)
-    usual = next(
-        (one for one in plain if one.steps == steps and (one.wrappers == "normalized") == wrapped),
-        None,
-    )
+    full_steps = max(spec.steps for spec in plain)
+    are_normalized = any(spec.wrappers == "normalized" for spec in plain)
+    usual = next((s for s in plain if _find_change(s, full_steps, are_normalized) is None), None)
     if usual is None:
         return None
     originals: dict[int, Path] = {}
@@ -220,15 +217,8 @@ def _build_study(
     hyperparameters: dict[str, Any] = {}
     for folder, record in members:
         spec = record.spec
-        change: MutantChange | None
-        if spec.intervention != NO_INTERVENTION:
-            change = parse_change(spec.intervention)
-        elif spec.steps < steps:
-            change = MutantChange("nei", float(spec.steps))
-        elif wrapped and spec.wrappers == "none":
-            change = MutantChange("mno")
-        else:
-            change = None
+        change = _find_change(spec, full_steps, are_normalized)
+        if change is None:
             hyperparameters = {**record.hyperparameters, "steps": spec.steps}
         runs = originals if change is None else mutants.setdefault(change, {})
         if spec.seed is None:
@@ -241,11 +231,20 @@ def _build_study(
                 "give a folder that contains only one of them."
             )
         runs[spec.seed] = folder
-    return (
-        MutationTestStudy(setting, originals, mutants, hyperparameters)
-        if originals and mutants
-        else None
-    )
+    if not originals or not mutants:
+        return None
+    return MutationTestStudy(setting, originals, mutants, hyperparameters)
+
+
+def _find_change(spec: RecordedSpec, full_steps: int, are_normalized: bool) -> MutantChange | None:
+    """Return what makes a run a mutant, given steps and wrappers of originals; None for these."""
+    if spec.intervention != NO_INTERVENTION:
+        return parse_change(spec.intervention)
+    if spec.steps < full_steps:
+        return MutantChange("nei", float(spec.steps))
+    if are_normalized and spec.wrappers == "none":
+        return MutantChange("mno")
+    return None
 
 
 def _check_settings(folder: Path, spec: RecordedSpec, usual: RecordedSpec, fault: str) -> None:
@@ -313,7 +312,7 @@ class MutationTest:
             seed: load_policy(folder, trust=True)
             for seed, folder in sorted(study.originals.items())
         }
-        self._size = self._kind.size(next(iter(agents.values())).env)
+        self._size = self._kind.size(next(iter(agents.values())).env.unwrapped)
         self._replays = {
             seed: self._collect_training_starts(agent) for seed, agent in agents.items()
         }
@@ -358,7 +357,7 @@ class MutationTest:
         }
 
     def _test_weak(
-        self, seeds: Sequence[int], agents: Mapping[int, Callable[[Floats], PlayResult]]
+        self, seeds: Sequence[int], agents: Mapping[int, PlayFunction]
     ) -> dict[str, Any]:
         if not len(self._weak):
             return {
@@ -372,7 +371,7 @@ class MutationTest:
         self,
         change: MutantChange,
         seeds: Sequence[int],
-        agents: Mapping[int, Callable[[Floats], PlayResult]],
+        agents: Mapping[int, PlayFunction],
         replay: Mapping[int, NDArray[np.bool_]],
     ) -> dict[str, Any]:
         learned = collect_predictor_data(
@@ -412,7 +411,7 @@ class MutationTest:
             "mutant": [mutant[seed].astype(int).tolist() for seed in seeds],
         }
 
-    def _make_player(self, agent: LoadedPolicy) -> Callable[[Floats], PlayResult]:
+    def _make_player(self, agent: LoadedPolicy) -> PlayFunction:
         env = self._study.setting.env
         if agent.is_recurrent:
             raise SpecError(

@@ -163,32 +163,32 @@ def _read_draw_ranges() -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class PolicyTestTask:
-    """Test description of one kind of task.
+    """Test description of one kind of task; its functions take a task without wrappers.
 
     Attributes:
         names: Gymnasium names without versions.
-        size: Returns the length of a configuration of an environment.
+        size: Returns the length of a configuration of a task.
         draw: Draws configurations, float[n, size], as muPRL does.
-        begin: Puts a just reset environment into a configuration; returns the observation.
+        begin: Puts a task that was just reset into a configuration; returns the observation.
         read: Returns the configuration right after a reset.
         quality: Returns the quality of control at a step, at most 1; control is lost at 0.
         steps: Steps that an agent has, or must survive.
         reached: Returns whether a finished episode was a success; None if success is to survive.
         episodes: Episodes per configuration. muPRL plays one to three; since agents are greedy,
             one is enough for tasks that draw no random numbers after the reset.
-        skip: Advances the environment's generator as steps would, if steps draw random numbers.
+        skip: Advances the task's generator as steps would, if steps draw random numbers.
     """
 
     names: tuple[str, ...]
-    size: Callable[[gymnasium.Env[Any, Any]], int]
+    size: Callable[[Any], int]
     draw: Callable[[np.random.Generator, int, int], Floats]
-    begin: Callable[[gymnasium.Env[Any, Any], Floats], NDArray[Any]]
-    read: Callable[[gymnasium.Env[Any, Any]], Floats]
-    quality: Callable[[gymnasium.Env[Any, Any]], float]
+    begin: Callable[[Any, Floats], NDArray[Any]]
+    read: Callable[[Any], Floats]
+    quality: Callable[[Any], float]
     steps: int
-    reached: Callable[[gymnasium.Env[Any, Any]], bool] | None = None
+    reached: Callable[[Any], bool] | None = None
     episodes: int = 1
-    skip: Callable[[gymnasium.Env[Any, Any], int], None] = lambda env, steps: None
+    skip: Callable[[Any, int], None] = lambda task, steps: None
 
 
 def find_test_task(env_id: str) -> PolicyTestTask:
@@ -205,33 +205,26 @@ def find_test_task(env_id: str) -> PolicyTestTask:
     raise SpecError(f"env={env_id}: mutation tests do not support this task. Use one of {there}.")
 
 
-def _unwrap_env(env: gymnasium.Env[Any, Any]) -> Any:
-    return env.unwrapped
-
-
-def _begin_cartpole(env: gymnasium.Env[Any, Any], configuration: Floats) -> NDArray[Any]:
-    _unwrap_env(env).state = np.array(configuration, dtype=np.float64)
+def _begin_cartpole(task: Any, configuration: Floats) -> NDArray[Any]:
+    task.state = np.array(configuration, dtype=np.float64)
     return np.array(configuration, dtype=np.float32)
 
 
-def _read_cartpole(env: gymnasium.Env[Any, Any]) -> Floats:
-    return np.array(_unwrap_env(env).state, dtype=np.float64)
+def _read_cartpole(task: Any) -> Floats:
+    return np.array(task.state, dtype=np.float64)
 
 
-def _measure_cartpole_quality(env: gymnasium.Env[Any, Any]) -> float:
-    task = _unwrap_env(env)
+def _measure_cartpole_quality(task: Any) -> float:
     position, _, angle, _ = task.state
-    room = (task.x_threshold, abs(position)), (task.theta_threshold_radians, abs(angle))
-    return float(min((limit - value) / limit for limit, value in room))
+    limits = (task.x_threshold, abs(position)), (task.theta_threshold_radians, abs(angle))
+    return float(min((limit - value) / limit for limit, value in limits))
 
 
-def _count_mujoco_numbers(env: gymnasium.Env[Any, Any]) -> int:
-    task = _unwrap_env(env)
+def _count_mujoco_numbers(task: Any) -> int:
     return len(task.init_qpos) + len(task.init_qvel)
 
 
-def _begin_mujoco(env: gymnasium.Env[Any, Any], configuration: Floats) -> NDArray[Any]:
-    task = _unwrap_env(env)
+def _begin_mujoco(task: Any, configuration: Floats) -> NDArray[Any]:
     positions = len(task.init_qpos)
     task.set_state(
         task.init_qpos + configuration[:positions], task.init_qvel + configuration[positions:]
@@ -239,24 +232,13 @@ def _begin_mujoco(env: gymnasium.Env[Any, Any], configuration: Floats) -> NDArra
     return np.array(task._get_obs())
 
 
-def _read_mujoco(env: gymnasium.Env[Any, Any]) -> Floats:
-    task = _unwrap_env(env)
+def _read_mujoco(task: Any) -> Floats:
     return np.concatenate([task.data.qpos - task.init_qpos, task.data.qvel - task.init_qvel])
 
 
-def _make_height_quality(
-    lowest: float, upright: float
-) -> Callable[[gymnasium.Env[Any, Any]], float]:
-    def quality(env: gymnasium.Env[Any, Any]) -> float:
-        return float(
-            (_unwrap_env(env).data.qpos[_HEIGHT_INDICES[type(_unwrap_env(env)).__name__]] - lowest)
-            / upright
-        )
-
-    return quality
-
-
-_HEIGHT_INDICES = {"HumanoidEnv": 2, "HopperEnv": 1}
+def _make_height_quality(index: int, lowest: float, span: float) -> Callable[[Any], float]:
+    """Return the quality of a walker whose height is position `index`: 0 at `lowest`, 1 above."""
+    return lambda task: float((task.data.qpos[index] - lowest) / span)
 
 
 def _make_uniform_draw(width: float) -> Callable[[np.random.Generator, int, int], Floats]:
@@ -266,7 +248,7 @@ def _make_uniform_draw(width: float) -> Callable[[np.random.Generator, int, int]
 POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
     "cartpole": PolicyTestTask(
         ("CartPole",),
-        lambda env: 4,
+        lambda task: 4,
         _make_uniform_draw(0.05),
         _begin_cartpole,
         _read_cartpole,
@@ -279,7 +261,7 @@ POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
         _make_uniform_draw(0.01),
         _begin_mujoco,
         _read_mujoco,
-        _make_height_quality(1.0, 1.0),
+        _make_height_quality(2, 1.0, 1.0),
         200,
     ),
     # Not in muPRL: the hopper has fallen at a height of 0.7, and stands at 1.25.
@@ -289,30 +271,30 @@ POLICY_TEST_TASKS: Mapping[str, PolicyTestTask] = {
         _make_uniform_draw(0.005),
         _begin_mujoco,
         _read_mujoco,
-        _make_height_quality(0.7, 0.55),
+        _make_height_quality(1, 0.7, 0.55),
         200,
     ),
     "lander": PolicyTestTask(
         ("LunarLander",),
-        lambda env: LANDER_SIZE,
+        lambda task: LANDER_SIZE,
         draw_lander_configurations,
-        lambda env, configuration: begin_lander(_unwrap_env(env), configuration),
-        lambda env: read_lander(_unwrap_env(env)),
-        lambda env: measure_lander_quality(_unwrap_env(env)),
+        begin_lander,
+        read_lander,
+        measure_lander_quality,
         1000,
-        reached=lambda env: has_landed(_unwrap_env(env)),
+        reached=has_landed,
         episodes=3,
-        skip=lambda env, steps: skip_lander_draws(_unwrap_env(env), steps),
+        skip=skip_lander_draws,
     ),
     "parking": PolicyTestTask(
         ("parking",),
-        lambda env: PARKING_SIZE,
+        lambda task: PARKING_SIZE,
         draw_parking_configurations,
-        lambda env, configuration: begin_parking(_unwrap_env(env), configuration),
-        lambda env: read_parking(_unwrap_env(env)),
-        lambda env: measure_parking_quality(_unwrap_env(env)),
+        begin_parking,
+        read_parking,
+        measure_parking_quality,
         PARKING_STEPS,
-        reached=lambda env: is_car_parked(_unwrap_env(env)),
+        reached=is_car_parked,
     ),
 }
 """Test descriptions by kind of task."""
@@ -364,21 +346,21 @@ def _play_episode(
     n = len(envs)
     for number, env in enumerate(envs):
         env.reset(seed=number + n * episode)
-    seen = np.array([kind.begin(e, c) for e, c in zip(envs, configurations, strict=True)])
-    quality = np.array([kind.quality(env) for env in envs])
+    tasks = [env.unwrapped for env in envs]
+    seen = np.array([kind.begin(task, c) for task, c in zip(tasks, configurations, strict=True)])
+    quality = np.array([kind.quality(task) for task in tasks])
     alive, success = np.ones(n, bool), np.zeros(n, bool)
     for _ in range(kind.steps):
         acting = np.flatnonzero(alive)
         if not len(acting):
             break
         for number, action in zip(acting.tolist(), policy(seen[acting]), strict=True):
-            env = envs[number]
             # The limit is `steps`, not the task's own time limit.
-            seen[number], _, ended, _, _ = env.step(action)
-            quality[number] = min(quality[number], kind.quality(env))
+            seen[number], _, ended, _, _ = envs[number].step(action)
+            quality[number] = min(quality[number], kind.quality(tasks[number]))
             alive[number] = not ended
             if ended and kind.reached is not None:
-                success[number] = kind.reached(env)
+                success[number] = kind.reached(tasks[number])
     return PlayResult(alive if kind.reached is None else success, quality)
 
 
@@ -392,9 +374,10 @@ def collect_start_configurations(
         kind: Test description of the task.
         lengths: Steps of the finished episodes; one more episode began.
     """
-    found = [kind.read(env)]
+    task = env.unwrapped
+    found = [kind.read(task)]
     for steps in lengths:
-        kind.skip(env, steps)
+        kind.skip(task, steps)
         env.reset()
-        found.append(kind.read(env))
+        found.append(kind.read(task))
     return np.array(found)

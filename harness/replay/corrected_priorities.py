@@ -102,10 +102,10 @@ class AtdcStrategy(ProportionalStrategy):
         # Not a remainder of 0: several transitions are stored between two draws, and may skip it.
         return self.added // self._sweep_every > self._swept
 
-    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+    def sweep(self, compute_errors: ComputeCurrentErrors) -> None:
         """Fit the model to the errors of the whole memory under the current networks."""
         self._swept = self.added // self._sweep_every
-        real = self.check_errors(fresh(np.arange(self.size)))
+        real = self.check_errors(compute_errors(np.arange(self.size)))
         self.model = fit_least_squares(self._compute_features(), real)
 
     def predict_errors(self) -> Floats:
@@ -184,11 +184,11 @@ class ImpStrategy(ProportionalStrategy):
         """Return whether a sweep, every K transitions, or a prediction, every D, is due."""
         return self._is_sweep_due() or self._is_prediction_due()
 
-    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+    def sweep(self, compute_errors: ComputeCurrentErrors) -> None:
         """Algorithm 1, lines 5 to 16: add rows to fit and update predictions, each if it is due."""
         if self._is_sweep_due():
             self._swept = self.added // self._sweep_every
-            self._add_regression_rows(fresh)
+            self._add_regression_rows(compute_errors)
         if self._is_prediction_due():
             self._predicted = self.added // self._predict_every
             self.update_predictions()
@@ -245,8 +245,8 @@ class ImpStrategy(ProportionalStrategy):
     def _is_prediction_due(self) -> bool:
         return bool(self.pairs) and self.added // self._predict_every > self._predicted
 
-    def _add_regression_rows(self, fresh: ComputeCurrentErrors) -> None:
-        real = self.compute_powers(self.check_errors(fresh(np.arange(self.size))))
+    def _add_regression_rows(self, compute_errors: ComputeCurrentErrors) -> None:
+        real = self.compute_powers(self.check_errors(compute_errors(np.arange(self.size))))
         # Equation 9: a row of each fragment, because one row cannot determine three coefficients.
         pieces = self.replay.fragments if self._sweeps < self.replay.fragment_sweeps else 1
         self._sweeps += 1

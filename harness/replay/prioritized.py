@@ -74,7 +74,7 @@ class ReplayStrategy(Protocol):
                 minibatch when its losses are weighted.
 
         Returns:
-                The probabilities, or None if the strategy has no estimate.
+            The probabilities, or None if the strategy has no estimate.
         """
 
     def update(self, indices: Indices, errors: NDArray[Any]) -> None:
@@ -87,7 +87,7 @@ class ReplayStrategy(Protocol):
     def is_due(self) -> bool:
         """Return whether the whole memory must be swept before the next minibatch."""
 
-    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+    def sweep(self, compute_errors: ComputeCurrentErrors) -> None:
         """Process the errors of the whole memory.
 
         Raises:
@@ -200,7 +200,7 @@ class ProportionalStrategy:
         """Return False: this strategy never sweeps the whole memory."""
         return False
 
-    def sweep(self, fresh: ComputeCurrentErrors) -> None:
+    def sweep(self, compute_errors: ComputeCurrentErrors) -> None:
         """Do nothing: priorities come from minibatches only."""
 
     def check_errors(self, errors: NDArray[Any]) -> Floats:

@@ -105,13 +105,15 @@ class ProbabilityErrors:
 
 
 def compare_probabilities(
-    strategy: ProportionalStrategy, fresh: ComputeCurrentErrors, generator: np.random.Generator
+    strategy: ProportionalStrategy,
+    compute_errors: ComputeCurrentErrors,
+    generator: np.random.Generator,
 ) -> ProbabilityErrors | None:
-    """Return the error of predicted probabilities, or None; `fresh` computes errors now."""
+    """Return the errors of predicted probabilities, or None if they cannot be computed."""
     places = np.arange(strategy.size)
     if strategy.size > _MAX_SUMMED_TRANSITIONS:
         places = generator.integers(strategy.size, size=_MAX_SUMMED_TRANSITIONS)
-    errors = strategy.check_errors(fresh(places))
+    errors = strategy.check_errors(compute_errors(places))
     powers = strategy.compute_powers(errors)
     # An estimate of the whole memory's sum from the sample of it.
     total = powers.sum() * strategy.size / len(places)
@@ -120,15 +122,15 @@ def compare_probabilities(
         return None
     # Probabilities of a sample of the memory do not sum to 1.
     drawn = generator.choice(len(places), TRANSITIONS_PER_COMPARISON, p=stored / stored.sum())
-    believed = strategy.estimate_probabilities(places[drawn], errors[drawn])
-    if believed is None:
+    estimated = strategy.estimate_probabilities(places[drawn], errors[drawn])
+    if estimated is None:
         return None
     real = powers[drawn] / total
     # With epsilon=0 a real probability can be 0, of which there is no relative error.
     known = real > 0
     if not known.any():
         return None
-    relative = np.abs(believed[known] - real[known]) / real[known]
+    relative = np.abs(estimated[known] - real[known]) / real[known]
     return ProbabilityErrors(float(relative.mean()), float(np.median(relative)))
 
 
@@ -150,11 +152,11 @@ class ComparisonSchedule:
         return self._count_passed_points(added) > self.taken
 
     def compare(
-        self, strategy: ProportionalStrategy, fresh: ComputeCurrentErrors
+        self, strategy: ProportionalStrategy, compute_errors: ComputeCurrentErrors
     ) -> ProbabilityErrors | None:
         """Compare now; several points that have passed since the last call count as one."""
         self.taken = self._count_passed_points(strategy.added)
-        return compare_probabilities(strategy, fresh, self._generator)
+        return compare_probabilities(strategy, compute_errors, self._generator)
 
     def _count_passed_points(self, added: int) -> int:
         return min(int(added * COMPARISONS_PER_RUN / self._steps + 0.5), COMPARISONS_PER_RUN)
@@ -255,17 +257,17 @@ class ReplaySampler:
 
     def draw(self, n: int, critic_errors: ComputeCriticErrors) -> Indices:
         """Return a minibatch's indices; call `compute_loss_weights` before the next one."""
-        fresh, added = self._make_error_function(critic_errors), self.strategy.added
+        compute_errors, added = self._make_error_function(critic_errors), self.strategy.added
         self.account.end_learning()
         if self._record and self._schedule.is_due(added):
             started = self.account.read_clock()
             self._is_weight_due = True
-            if (found := self._schedule.compare(self.strategy, fresh)) is not None:
+            if (found := self._schedule.compare(self.strategy, compute_errors)) is not None:
                 self._record({"replay/mape": found.mean, "replay/median_ape": found.median})
             self.account.add_seconds("measuring", started)
         if self.strategy.is_due():
             started = self.account.read_clock()
-            self.strategy.sweep(fresh)
+            self.strategy.sweep(compute_errors)
             self.account.add_seconds("sweeping", started)
         self.drawn, self._weights = self.strategy.sample(self._generator, n)
         return self.drawn
@@ -288,13 +290,17 @@ class ReplaySampler:
             self._is_weight_due = False
         return weights
 
-    def _make_error_function(self, gaps: ComputeCriticErrors) -> ComputeCurrentErrors:
-        def fresh(places: Indices) -> NDArray[Any]:
+    def _make_error_function(
+        self, compute_critic_errors: ComputeCriticErrors
+    ) -> ComputeCurrentErrors:
+        def compute_errors(places: Indices) -> NDArray[Any]:
             starts = range(0, len(places), _SWEEP_CHUNK)
-            parts = [gaps(places[start : start + _SWEEP_CHUNK]) for start in starts]
+            parts = [
+                compute_critic_errors(places[start : start + _SWEEP_CHUNK]) for start in starts
+            ]
             return reduce_critic_errors(np.concatenate(parts, axis=1), self._critics)
 
-        return fresh
+        return compute_errors
 
 
 def make_replay_sampler(

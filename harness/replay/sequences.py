@@ -39,14 +39,14 @@ def compute_n_step_returns(
     inside = steps < last
     total = np.zeros(rewards.shape)
     # Zeros after the sequence, so that sums of n rewards end with its last one.
-    paid = np.pad(np.where(inside, rewards, 0.0), ((0, 0), (0, n)))
+    padded = np.pad(np.where(inside, rewards, 0.0), ((0, 0), (0, n)))
     for k in range(n):
-        total += gamma**k * paid[:, k : k + rewards.shape[1]]
-    to = np.minimum(steps + n, last)
-    bootstrap = np.take_along_axis(np.asarray(values, np.float64), to, axis=1)
-    counts = ~((to == last) & np.asarray(ended)[:, None])
-    # After the sequence's end `to` is before the step: gamma=0 to a negative power is infinite.
-    total += np.where(counts, gamma ** (to - steps).clip(min=0) * bootstrap, 0.0)
+        total += gamma**k * padded[:, k : k + rewards.shape[1]]
+    ends = np.minimum(steps + n, last)
+    next_values = np.take_along_axis(np.asarray(values, np.float64), ends, axis=1)
+    bootstraps = ~((ends == last) & np.asarray(ended)[:, None])
+    # After the sequence, `ends` is before the step: gamma=0 to a negative power is infinite.
+    total += np.where(bootstraps, gamma ** (ends - steps).clip(min=0) * next_values, 0.0)
     return np.where(inside, total, 0.0)
 
 

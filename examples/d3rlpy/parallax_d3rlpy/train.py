@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from parallax.adapters.torch_common.state import load_weights, weights_from_parameters
 from parallax.harness.contract.adapter import MakeEnv, Monitor, PolicyIO, RunContext, Weights
-from parallax.harness.contract.translation import NativeConfig
+from parallax.harness.contract.translation import NativeConfig, select_options
 
 METRICS = {"critic_loss": "loss/critic", "actor_loss": "loss/policy"}
 """d3rlpy's names to those in the trace."""
@@ -72,12 +72,6 @@ def build_model(settings: Mapping[str, Any], env: Any) -> Any:
     ).create(device="cpu:0")
     model.build_with_env(env)
     return model
-
-
-def select_options(settings: Mapping[str, Any], component: str) -> dict[str, Any]:
-    """Return the arguments of one component, by name."""
-    parts = {name: name.partition(".") for name in settings}
-    return {part[2]: settings[name] for name, part in parts.items() if part[0] == component}
 
 
 def report_metrics(model: Any, monitor: Monitor) -> None:

@@ -1,4 +1,4 @@
-"""The seam at the head of a script's loop: where it is, and what goes through it."""
+"""The hook at the head of a script's loop: where it is, and what it saves and restores."""
 
 import numpy as np
 import pytest
@@ -87,9 +87,9 @@ def test_state_that_lacks_a_script_variable_is_refused():
 
 
 def test_variable_that_cannot_be_restored_is_named_in_the_error():
-    seam = CheckpointHook({}, lambda: None, lambda: [])
+    hook = CheckpointHook({}, lambda: None, lambda: [])
     with pytest.raises(StateMismatchError, match="helper does not exist"):
-        seam.make_checkpointable().load_state({"at": 1, "names": {"helper": {"kind": "code"}}})
+        hook.make_checkpointable().load_state({"at": 1, "names": {"helper": {"kind": "code"}}})
 
 
 @pytest.mark.parametrize("algorithm", support.algorithms_of("cleanrl"))

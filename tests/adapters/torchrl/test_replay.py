@@ -53,7 +53,7 @@ def learn(monkeypatch):
         buffers.append(make(settings, loss))
         return buffers[-1]
 
-    monkeypatch.setattr("parallax.adapters.torchrl.loop.make_buffer", keep)
+    monkeypatch.setattr("parallax.adapters.torchrl.loop.make_replay_buffer", keep)
 
     def train(algorithm, replay, steps=96):
         run = prepare_scripted_run(

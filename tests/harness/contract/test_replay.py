@@ -93,8 +93,8 @@ def test_framework_without_replay_support_is_refused_before_training(framework):
         ("ddpg", {"name": "per", "alpha": 0}, {}, "which is replay=uniform"),
         ("ddpg", {"name": "per", "normalize": "none"}, {}, "use replay.normalize=batch"),
         ("ddpg", {"name": "rank"}, {}, "in proportion to errors only; replay=per is carried by"),
-        ("ddpg", {"name": "imp"}, {}, "its weights before the errors are known that correct them"),
-        ("ddpg", {"name": "atdc"}, {}, "and asks its networks for nothing between minibatches"),
+        ("ddpg", {"name": "imp"}, {}, "before the errors that correct the weights are known"),
+        ("ddpg", {"name": "atdc"}, {}, "and does not evaluate its networks between minibatches"),
         (
             "dqn",
             {"name": "per"},

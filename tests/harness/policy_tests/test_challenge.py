@@ -60,10 +60,10 @@ def test_balancing_agent_succeeds_and_passive_agent_fails():
 def test_quality_of_control_is_the_remaining_margin():
     env = make_training_env("CartPole-v1", wrappers="none", gamma=1, before_step=lambda: None)
     env.reset(seed=0)
-    CARTPOLE.begin(env, np.array([1.2, 0, 0, 0]))
-    assert CARTPOLE.quality(env) == pytest.approx(0.5)
-    CARTPOLE.begin(env, np.array([0, 0, np.radians(9), 0]))
-    assert CARTPOLE.quality(env) == pytest.approx(0.25)
+    CARTPOLE.begin(env.unwrapped, np.array([1.2, 0, 0, 0]))
+    assert CARTPOLE.quality(env.unwrapped) == pytest.approx(0.5)
+    CARTPOLE.begin(env.unwrapped, np.array([0, 0, np.radians(9), 0]))
+    assert CARTPOLE.quality(env.unwrapped) == pytest.approx(0.25)
 
 
 def test_a_replay_begins_where_episodes_of_a_training_began():
@@ -98,7 +98,7 @@ class TestLander:
         env.reset(seed=1)
         env.step(2)
         seen, _ = env.reset()  # not the first one of its generator
-        found = LANDER.read(env)
+        found = LANDER.read(env.unwrapped)
         other.reset(seed=7)
         assert np.array_equal(LANDER.begin(other, found), seen)
         assert other.unwrapped.sky_polys == env.unwrapped.sky_polys
@@ -109,7 +109,7 @@ class TestLander:
         env, again = self.apply_replacement(), self.apply_replacement()
         env.reset(seed=3)
         again.reset(seed=3)
-        begun, lengths = [LANDER.read(env)], []
+        begun, lengths = [LANDER.read(env.unwrapped)], []
         for action in (0, 2):  # engines that fire need the numbers that all steps draw
             lengths.append(0)
             ended = False
@@ -117,7 +117,7 @@ class TestLander:
                 _, _, ended, _, _ = env.step(action)
                 lengths[-1] += 1
             env.reset()
-            begun.append(LANDER.read(env))
+            begun.append(LANDER.read(env.unwrapped))
         assert np.array_equal(collect_start_configurations(again, LANDER, lengths), begun)
 
     def test_uncontrolled_lander_crashes(self):
@@ -149,7 +149,7 @@ class TestParking:
     def test_a_reset_is_read_and_begun_again(self):
         env, other = make_task_env("parking-v0"), make_task_env("parking-v0")
         seen, _ = env.reset(seed=1)
-        found = PARKING.read(env)
+        found = PARKING.read(env.unwrapped)
         other.reset(seed=2)
         assert np.allclose(PARKING.begin(other, found), seen)
         assert seen.shape == (18,) and 0 <= found[0] < 28 and found[2:].tolist() == [0, 0]
@@ -160,13 +160,13 @@ class TestParking:
         goal = np.array([3.0, 0.25, 0.0, 0.0])
         env = make_task_env("parking-v0")
         env.reset(seed=0)
-        PARKING.begin(env, goal)
-        assert PARKING.quality(env) == 1 and not PARKING.reached(env)
+        PARKING.begin(env.unwrapped, goal)
+        assert PARKING.quality(env.unwrapped) == 1 and not PARKING.reached(env.unwrapped)
         env.unwrapped.vehicle.position = env.unwrapped.vehicle.goal.position.copy()
         env.unwrapped.vehicle.heading = env.unwrapped.vehicle.goal.heading
         _, _, ended, _, _ = env.step(np.zeros(2, np.float32))
-        assert ended and PARKING.reached(env)
-        assert PARKING.quality(env) == pytest.approx(0.99)
+        assert ended and PARKING.reached(env.unwrapped)
+        assert PARKING.quality(env.unwrapped) == pytest.approx(0.99)
 
     def test_stationary_car_runs_out_of_time(self, monkeypatch):
         brief = dataclasses.replace(PARKING, steps=4)
@@ -181,8 +181,9 @@ def test_passive_humanoid_falls_and_quality_is_its_height():
     kind = find_test_task("Humanoid-v5")
     env = make_task_env("Humanoid-v5", disable_env_checker=True)
     seen, _ = env.reset(seed=0)
-    where = kind.read(env)
-    assert np.allclose(kind.begin(env, where), seen) and kind.quality(env) == pytest.approx(
+    task = env.unwrapped
+    where = kind.read(task)
+    assert np.allclose(kind.begin(task, where), seen) and kind.quality(task) == pytest.approx(
         0.4, 0.1
     )
     played = play_configurations(
