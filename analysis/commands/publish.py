@@ -44,11 +44,13 @@ from parallax.analysis.report.publication import (
 )
 from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
+from parallax.analysis.verdicts.alignment_levels import LevelResults
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
 from parallax.analysis.verdicts.level_checks import (
     LongerRuns,
     NegativeControl,
+    describe_other_settings,
     judge_longer_runs,
     judge_negative_controls,
 )
@@ -229,7 +231,8 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     # A page combines the scores of all files, so that they must be of one endpoint.
     settings = dataclasses.replace(settings, endpoint=results.verdicts.options.endpoint)
     if options.crossed:
-        results = dataclasses.replace(results, crossed=_read_crossed(options.crossed, settings))
+        crossed = _read_crossed(options.crossed, settings, results.levels)
+        results = dataclasses.replace(results, crossed=crossed)
     if options.longer:
         longer = _read_longer(options.longer, settings, results.verdicts.groups)
         results = dataclasses.replace(results, longer=longer)
@@ -279,8 +282,10 @@ def _read_ablations(
     return tuple(found)
 
 
-def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, ...]:
-    """Return the crossed designs in a file.
+def _read_crossed(
+    path: Path, settings: VerdictOptions, levels: Sequence[LevelResults]
+) -> tuple[CrossedDesign, ...]:
+    """Return the crossed designs in a file, named by settings that the study's runs do not have.
 
     Raises:
         CommandError: The file has none that is complete.
@@ -291,7 +296,8 @@ def _read_crossed(path: Path, settings: VerdictOptions) -> tuple[CrossedDesign, 
             f"--crossed={path}: no task has two seeds of each recipe in each framework. Train "
             "them with parallax train -m study=crossed."
         )
-    return found
+    others = (one.settings or describe_other_settings(levels, one) for one in found)
+    return tuple(dataclasses.replace(one, settings=s) for one, s in zip(found, others, strict=True))
 
 
 def _read_longer(

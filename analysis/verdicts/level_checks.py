@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parallax.analysis.data.load import find_differing_settings
-from parallax.analysis.labels import split_variant
+from parallax.analysis.data.load import find_differing_settings, get_requested_settings
+from parallax.analysis.labels import get_label, group_items, split_variant
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
     compute_paired_framework_p,
@@ -83,7 +83,7 @@ def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float
 
     Returns:
         The share with each recipe of the design; empty if its task is not in the decomposition, or
-        is there with other frameworks than in the design.
+        is there with other frameworks or settings than in the design.
     """
     found = results.decomposition
     if found is None:
@@ -93,6 +93,8 @@ def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float
     levels = LEVELS if found.has_lockstep else LEVELS[:2]
     names = {task: find_common_frameworks(results.by_task[task], levels) for task in found.tasks}
     if len(tasks) != 1 or names[tasks[0]] != sorted(design.frameworks):
+        return ()
+    if describe_other_settings([results], design):
         return ()
 
     def estimate(task: LevelTask, level: str) -> FrameworkVariance:
@@ -106,6 +108,26 @@ def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float
     return tuple(found.shares.equal[0] + (one - before) / total for one in recipes)
 
 
+def describe_other_settings(results: Sequence[LevelResults], design: CrossedDesign) -> str:
+    """Describe the settings in which a design differs from the study's runs of its task.
+
+    Returns:
+        Empty if runs of the study at `exact` have the same settings, or are of other tasks.
+    """
+    spreads = [
+        levels["exact"]
+        for one in results
+        for task, levels in one.by_task.items()
+        if (task.algorithm, task.env) == (design.algorithm, design.env) and "exact" in levels
+    ]
+    runs = [next((r for g in one.groups.values() for r in g.runs), None) for one in spreads]
+    texts = []
+    for own in (get_requested_settings(run) for run in runs if run is not None):
+        other = [n for n, v in design.requested.items() if own.get(n, v) != v]
+        texts.append(", ".join(f"{n}={design.requested[n]}, not {own[n]}" for n in other))
+    return "" if "" in texts or not texts else texts[0]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LongerRuns:
     """Runs of one task, algorithm and recipe, and longer runs of the same frameworks.
@@ -116,6 +138,7 @@ class LongerRuns:
     Attributes:
         level: Level of alignment of both.
         steps: Environment steps of the runs and of the longer ones.
+        studies: Study of both.
         scores: Scores of the runs by framework, float64[n].
         longer: Scores of the longer runs by framework, float64[n].
     """
@@ -126,6 +149,19 @@ class LongerRuns:
     steps: tuple[int, int]
     scores: dict[str, FloatArray]
     longer: dict[str, FloatArray]
+    studies: tuple[str, str] = ("", "")
+    is_named_by_studies: bool = False
+
+    @property
+    def name(self) -> str:
+        """Algorithm and task, and the studies if others have the same setting."""
+        name = f"{get_label(self.algorithm)} on {self.env}"
+        return f"{name} ({' and '.join(self.studies)})" if self.is_named_by_studies else name
+
+    def has_same_name(self, other: "LongerRuns") -> bool:
+        """Return whether another one has the same task, level and numbers of steps."""
+        places = [(one.algorithm, one.env, one.level, one.steps) for one in (self, other)]
+        return places[0] == places[1]
 
     @property
     def gains(self) -> dict[str, float]:
@@ -150,14 +186,21 @@ def judge_longer_runs(
     and frameworks without longer runs are left out.
     """
     found: dict[tuple[object, ...], list[tuple[ScoreGroup, ScoreGroup]]] = {}
-    by_setting = {_describe_setting(group): group for group in groups if group.runs or group.failed}
+    by_setting = group_items((one for one in groups if one.runs or one.failed), _describe_setting)
     for group in sorted(longer, key=lambda one: one.key):
-        own = by_setting.get(_describe_setting(group)) if group.runs or group.failed else None
-        if own is not None and _is_longer(own, group):
-            key = (*_describe_setting(own)[1:], _count_steps(own), _count_steps(group))
-            found.setdefault(key, []).append((own, group))
+        for own in by_setting.get(_describe_setting(group), ()):
+            if (group.runs or group.failed) and _is_longer(own, group):
+                key = (*_describe_setting(own)[1:], _count_steps(own), _count_steps(group))
+                studies = own.cell.study, group.cell.study
+                found.setdefault((*key, *studies), []).append((own, group))
     judged = (_judge_pairs(found[key], options) for key in sorted(found, key=str))
-    return tuple(one for one in judged if one is not None)
+    made = [one for one in judged if one is not None]
+    return tuple(
+        one
+        if sum(one.has_same_name(other) for other in made) == 1
+        else dataclasses.replace(one, is_named_by_studies=True)
+        for one in made
+    )
 
 
 def _describe_setting(group: ScoreGroup) -> tuple[str, ...]:
@@ -192,7 +235,8 @@ def _judge_pairs(
     steps = _count_steps(own), _count_steps(longer)
     cell = own.cell
     level = find_level(own if own.runs else longer) or ""
-    return LongerRuns(cell.algorithm, cell.env, level, steps, before, after)
+    studies = cell.study, longer.cell.study
+    return LongerRuns(cell.algorithm, cell.env, level, steps, before, after, studies)
 
 
 def _score_late(group: ScoreGroup, scale: ScoreScale) -> FloatArray:

@@ -14,6 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data import paper_tables
+from parallax.analysis.data.load import (
+    find_differing_settings,
+    get_requested_hyperparameters,
+    get_requested_settings,
+)
 from parallax.analysis.data.replay_metrics import (
     LAG_THIRDS,
     LAGS,
@@ -359,7 +364,7 @@ _HASHED_PREFIX = "overrides="  # the name of a variant that would be too long
 
 def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[StalenessSetting, ...]:
     """Summarize the staleness of runs in equal stages of a run, by setting and strategy."""
-    groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
+    places: dict[tuple[StudyCell, str], list[RunStaleness]] = collections.defaultdict(list)
     named = {
         _digest_shared_settings(item.run): _get_shared_variant(item.run)
         for item in found
@@ -369,8 +374,18 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
         digest = _digest_shared_settings(item.run)
         variant = named.get(digest) or _get_shared_variant(item.run) + digest
         cell = dataclasses.replace(item.run.id.cell, variant=variant)
-        strategies = groups.setdefault((cell, item.run.id.framework), {})
-        strategies.setdefault(item.strategy, []).append(item)
+        places[cell, item.run.id.framework].append(item)
+    groups: dict[tuple[StudyCell, str], dict[RecurrentStateStrategy, list[RunStaleness]]] = {}
+    for (cell, framework), items in places.items():
+        # Strategies are in the variants of runs, so that loading does not compare their settings.
+        differing = set(find_differing_settings([item.run for item in items]))
+        names = sorted(differing.difference(STRATEGY_HYPERPARAMETERS))
+        for item in items:
+            own = {**get_requested_hyperparameters(item.run), **get_requested_settings(item.run)}
+            parts = [cell.variant, *(f"{name}={own.get(name, 'unknown')}" for name in names)]
+            place = dataclasses.replace(cell, variant=",".join(filter(None, parts)))
+            strategies = groups.setdefault((place, framework), {})
+            strategies.setdefault(item.strategy, []).append(item)
     return tuple(
         StalenessSetting(
             cell,

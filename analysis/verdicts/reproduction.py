@@ -111,7 +111,25 @@ def find_reproduction_caveats(group: ScoreGroup, row: PublishedScore) -> tuple[s
     if group.steps and any(step != row.steps for step in group.steps):
         steps = format_range(group.steps, format_steps)
         found.append(f"published at {row.steps:,} steps; here at {steps}")
+    if changed := describe_changed_settings(group):
+        found.append(f"here with {changed}")
     return tuple(found)
+
+
+def describe_changed_settings(group: ScoreGroup) -> str:
+    """Describe the settings of runs that neither a recipe nor a published number has."""
+    found = set()
+    for run in group.runs:
+        spec, values = run.spec, run.spec.get("hyperparameters") or {}
+        found |= {f"{name}={values.get(name)}" for name in spec.get("overridden") or ()}
+        found |= {
+            f"{name}={spec[name]}"
+            for name in ("intervention", "wrappers")
+            if spec.get(name, "none") != "none"
+        }
+        replay = (spec.get("replay") or {}).get("name", "uniform")
+        found |= {f"replay={replay}"} if replay != "uniform" else set()
+    return ", ".join(sorted(found))
 
 
 def judge_group_reproductions(

@@ -8,11 +8,13 @@ implementation and measures their interaction, which levels of alignment cannot.
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.load import get_requested_settings
 from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.labels import get_label
 from parallax.analysis.stats.decomposition import (
     CrossedVariance,
     RecipeShares,
@@ -22,7 +24,8 @@ from parallax.analysis.stats.decomposition import (
     estimate_recipe_shares,
 )
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.verdicts.endpoints import find_solved_scale
+from parallax.analysis.verdicts.alignment_levels import find_level
+from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
 
@@ -119,10 +122,16 @@ class CrossedDesign:
     """Scores of all recipes in all implementations, on one task.
 
     Attributes:
-        scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved.
+        scores: float64[recipes, frameworks, seeds], normalized: 0 does nothing, 1 is solved; shares
+            of training for endpoints of steps. A failed run has 0.
         low: Lower ends of their 95% bootstrap intervals over seeds, in the order of the
             attributes of `CrossedVariance`.
         shares: Shares of remaining differences; None unless each recipe belongs to a framework.
+        requested: Settings of the runs.
+        settings: Settings that set it apart from other runs of its task; empty if there are none.
+        failed: Number of failed runs among the scores.
+        left_out: Number of runs beyond the seeds of the smallest cell.
+        has_shares_of_training: Whether the endpoint is one of steps.
     """
 
     algorithm: str
@@ -134,6 +143,17 @@ class CrossedDesign:
     low: FloatArray
     high: FloatArray
     shares: RecipeShares | None = None
+    requested: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: str = ""
+    failed: int = 0
+    left_out: int = 0
+    has_shares_of_training: bool = False
+
+    @property
+    def name(self) -> str:
+        """Algorithm and task, and the settings that set it apart."""
+        name = f"{get_label(self.algorithm)} on {self.env}"
+        return f"{name} ({self.settings})" if self.settings else name
 
 
 def judge_crossed_designs(
@@ -142,18 +162,25 @@ def judge_crossed_designs(
     """Judge every task on which two or more recipes of frameworks were run at `exact`.
 
     Each cell is cut to the number of seeds of the smallest one, so that the layout is balanced.
+    Failed runs count as 0. Designs of one task are named by study and variant.
     """
     found: dict[tuple[str, ...], dict[tuple[str, str], ScoreGroup]] = collections.defaultdict(dict)
     names = {group.framework for group in groups}
-    for group in groups:
+    for group in sorted(groups, key=lambda one: not one.runs):
         cell = group.cell
-        if group.n >= _MIN_CROSSED_SEEDS and group.runs and cell.hps in names:
-            spec = group.runs[0].spec
-            if spec.get("alignment") == "exact" and spec.get("intervention", "none") == "none":
-                key = (cell.study, cell.algorithm, cell.env, cell.variant)
-                found[key][cell.hps, group.framework] = group
-    designs = [_judge_design(cells, options) for _, cells in sorted(found.items())]
-    return tuple(design for design in designs if design is not None)
+        key = (cell.study, cell.algorithm, cell.env, cell.variant)
+        is_exact = find_level(group) == "exact" if group.runs else key in found
+        if group.n + group.failed >= _MIN_CROSSED_SEEDS and cell.hps in names and is_exact:
+            found[key][cell.hps, group.framework] = group
+    designs = {key: _judge_design(cells, options) for key, cells in sorted(found.items())}
+    judged = {key: design for key, design in designs.items() if design is not None}
+    counts = collections.Counter((algorithm, env) for _, algorithm, env, _ in judged)
+    return tuple(
+        dataclasses.replace(design, settings=", ".join(filter(None, (key[0], key[3]))))
+        if counts[key[1], key[2]] > 1
+        else design
+        for key, design in judged.items()
+    )
 
 
 def _judge_design(
@@ -163,24 +190,48 @@ def _judge_design(
     frameworks = tuple(sorted({name for _, name in cells}))
     cell = next(iter(cells.values())).cell
     scale = find_solved_scale(cell, options)
-    size = min(group.n for group in cells.values())
+    sizes = [group.n + group.failed for group in cells.values()]
+    size = min(sizes)
     # A cell without runs makes the layout unbalanced: its recipe or framework has yet to be run.
     if scale is None or min(len(recipes), len(frameworks)) < 2:
         return None
     if len(cells) < len(recipes) * len(frameworks):
         return None
+    is_steps = options.chosen_endpoint.is_steps
+    if is_steps:  # shares of training, which are on a scale from 0 to 1 already
+        scale = dataclasses.replace(scale, zero=0.0, one=1.0)
+    ordered = {key: _list_scores(group, scale)[:size] for key, group in cells.items()}
     scores = np.array(
-        [
-            [scale.normalize(np.asarray(cells[one, name].scores)[:size]) for name in frameworks]
-            for one in recipes
-        ]
+        [[[score for _, score in ordered[one, name]] for name in frameworks] for one in recipes]
     )
+    failed = sum(is_failed for items in ordered.values() for (_, is_failed), _ in items)
+    run = next(run for group in cells.values() for run in group.runs)
     generator = np.random.default_rng(options.seed)
     low, high = _bootstrap_components(scores, generator)
     estimate = estimate_crossed_variance(scores)
     shares = estimate_recipe_shares(scores, generator) if recipes == frameworks else None
     names = cell.algorithm, cell.env, recipes, frameworks
-    return CrossedDesign(*names, scores, estimate, low, high, shares)
+    return CrossedDesign(
+        *names,
+        scores,
+        estimate,
+        low,
+        high,
+        shares,
+        requested=get_requested_settings(run),
+        failed=failed,
+        left_out=sum(sizes) - size * len(sizes),
+        has_shares_of_training=is_steps,
+    )
+
+
+def _list_scores(group: ScoreGroup, scale: ScoreScale) -> list[tuple[tuple[int, bool], float]]:
+    """Return seed, whether the run failed, and normalized score of each run, by seed."""
+    scores = [*scale.normalize(np.asarray(group.scores)).tolist(), *[0.0] * group.failed]
+    runs = [(run.id.seed, False) for run in group.runs]
+    runs += [(run.id.seed, True) for run in group.failed_runs]
+    keys = [(-1 if seed is None else seed, is_failed) for seed, is_failed in runs]
+    return sorted(zip(keys, scores, strict=True))
 
 
 def _bootstrap_components(

@@ -141,7 +141,9 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
 def run_detectors(options: argparse.Namespace) -> int:
     """Print which detector notices which mutant."""
     probed = _read_probe_verdicts(options.mutants)
-    runs, unused = detectors.read_setting_runs(options.results) if options.results else ({}, {})
+    runs, unused, versions = (
+        detectors.read_setting_runs(options.results) if options.results else ({}, {}, "")
+    )
     trained = detectors.judge_trainings(runs, options.training_seconds)
     checks: list[DetectorVerdict] = []
     if options.conformance:
@@ -154,7 +156,7 @@ def run_detectors(options: argparse.Namespace) -> int:
     keys = (f"{verdict.detector} on {verdict.mutant}" for verdict in verdicts)
     check_unique("--mutants, --conformance: the verdict of", keys)
     parts = [_format_detection_report(verdicts), detectors.describe_false_positives(runs)]
-    parts += [f"Not used: {count} runs: {reason}." for reason, count in unused.items()]
+    parts += [versions, *(f"Not used: {count} runs: {reason}." for reason, count in unused.items())]
     text = "\n\n".join(part for part in parts if part)
     print_lines([text])
     files = {options.output: text + "\n"} if options.output else {}

@@ -28,7 +28,7 @@ from parallax.harness.probes.figures import COLORS, SIZE, STYLE, figure_to_svg
 from parallax.harness.record.layout import find_runs
 from parallax.harness.record.lock import Count
 from parallax.harness.record.reading import read_diagnosis, read_run
-from parallax.harness.record.run_json import RecordedSpec
+from parallax.harness.record.run_json import RecordedSpec, describe_differing_versions
 
 PROBES, CONFORMANCE, DIAGNOSIS, RETURNS = "probes", "conformance", "diagnosis", "returns"
 SEED_COUNTS = (5, 10)
@@ -186,11 +186,12 @@ class SettingRuns:
 
 def read_setting_runs(
     root: Path,
-) -> tuple[dict[TrainingSetting, SettingRuns], collections.Counter[str]]:
+) -> tuple[dict[TrainingSetting, SettingRuns], collections.Counter[str], str]:
     """Read all complete runs below a folder that have a mutant or no intervention.
 
     Returns:
-        The runs by setting, and the number of other folders by the reason.
+        The runs by setting, the number of other folders by the reason, and a sentence on packages
+        of which runs have several versions.
 
     Raises:
         SpecError: There is none, or those of an algorithm differ in more than mutant and seed.
@@ -198,6 +199,7 @@ def read_setting_runs(
     found: dict[TrainingSetting, SettingRuns] = {}
     firsts: dict[tuple[str, str], tuple[Path, RecordedSpec]] = {}
     unused: collections.Counter[str] = collections.Counter()
+    provenances = []
     for folder in find_runs(root).runs:
         reading = read_run(folder, with_evaluations=True)
         if reading.record is None or reading.evaluations is None or reading.record.imported:
@@ -216,13 +218,14 @@ def read_setting_runs(
                 f"{first} and {folder} differ in more than mutant and seed, or repeat a run: name "
                 "a folder that has runs of one task, recipe and setting, each once."
             )
+        provenances.append(reading.record.provenance)
         runs.returns[seed] = float(reading.evaluations.results[-1].mean())
         diagnosis = read_diagnosis(folder)
         if not diagnosis.reason:
             runs.findings[seed] = diagnosis.findings
     if not found:
         raise SpecError(f"{root}: no complete run with a mutant or without an intervention.")
-    return found, unused
+    return found, unused, describe_differing_versions(provenances)
 
 
 DETECTORS = (PROBES, CONFORMANCE, DIAGNOSIS, *map(name_returns_detector, SEED_COUNTS))

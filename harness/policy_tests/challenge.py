@@ -31,7 +31,7 @@ from parallax.harness.policy_tests.tasks import (
 from parallax.harness.record.files import UnusableError, print_lines
 from parallax.harness.record.layout import TRACE_FILE, find_runs
 from parallax.harness.record.reading import check_recorded_file, read_run
-from parallax.harness.record.run_json import RecordedSpec, RunRecord
+from parallax.harness.record.run_json import RecordedSpec, RunRecord, describe_differing_versions
 from parallax.harness.record.trace import read_metric
 
 WEAK_CANDIDATES, WEAK_COUNT = 200, 50
@@ -215,6 +215,7 @@ def _build_study(
     originals: dict[int, Path] = {}
     mutants: dict[MutantChange, dict[int, Path]] = {}
     hyperparameters: dict[str, Any] = {}
+    provenances = []
     for folder, record in members:
         spec = record.spec
         change = _find_change(spec, full_steps, are_normalized)
@@ -225,6 +226,7 @@ def _build_study(
             raise SpecError(f"{folder} was imported without a seed and has no policy to test.")
         fault = {MutantChange("nei", float(spec.steps)): "steps", MutantChange("mno"): "wrappers"}
         _check_settings(folder, spec, usual, "" if change is None else fault.get(change, ""))
+        provenances.append(record.provenance)
         if spec.seed in runs:
             raise SpecError(
                 f"{folder} and {runs[spec.seed]} are the same run with different options: "
@@ -233,6 +235,8 @@ def _build_study(
         runs[spec.seed] = folder
     if not originals or not mutants:
         return None
+    if text := describe_differing_versions(provenances):
+        print_lines([f"{setting.framework} {setting.algorithm} {setting.env}: {text}"])
     return MutationTestStudy(setting, originals, mutants, hyperparameters)
 
 

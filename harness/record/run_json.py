@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -189,6 +189,20 @@ class RunProvenance(Struct, frozen=True):
     cores: int | None = None
     command: list[str] = []
     preloaded: list[str] = []
+
+
+def describe_differing_versions(runs: Iterable[RunProvenance]) -> str:
+    """Return a sentence on packages of which runs have several versions; empty if none."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for name, version in (("Python", (run.python or "").split(" ")[0]), *run.packages.items()):
+            found.setdefault(name, set()).add(version)
+    parts = [
+        f"{name} {' and '.join(sorted(versions))}"
+        for name, known in sorted(found.items())
+        if len(versions := known - {""}) > 1
+    ]
+    return f"Compared runs have different versions of {', '.join(parts)}." if parts else ""
 
 
 class ReferenceReturns(Struct, frozen=True):

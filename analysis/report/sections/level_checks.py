@@ -25,7 +25,7 @@ def describe_recipe_dependence(design: CrossedDesign, results: LevelResults) -> 
     }
     least, most = (design.recipes[i] for i in (found.equal.argmin(), found.equal.argmax()))
     text = (
-        f"{get_label(design.algorithm)} on {design.env}: with one framework's recipe for all, "
+        f"{design.name}: with one framework's recipe for all, "
         f"other differences explain {shares[least]} ({get_label(least)}'s recipe) to "
         f"{shares[most]} ({get_label(most)}'s)"
     )
@@ -64,7 +64,7 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
     """Return the scores of runs beside those of longer ones."""
     rows: list[tuple[Words, ...]] = [
         (
-            f"{get_label(one.algorithm)} on {one.env}",
+            one.name,
             LEVEL_LABELS[one.level],
             f"{one.steps[0]:,}",
             f"{_average_scores(one.scores):.2f} ({_count_scores(one.scores)} runs)",
@@ -117,10 +117,18 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
         (name, f"{value:.4f}", f"[{low:.4f}, {high:.4f}]", f"{value / total:.0%}")
         for (name, value), low, high in zip(variances.items(), design.low, design.high, strict=True)
     ]
+    scale = "0 does nothing, 1 is solved"
+    if design.has_shares_of_training:
+        scale = "as shares of training that are left"
+    text = f"Mean scores over {design.scores.shape[2]} seeds, {scale}."
+    if design.failed:
+        text += f" Failed runs count as 0: {design.failed}."
+    if design.left_out:
+        text += f" Not used, so that all cells have equally many runs: {design.left_out}."
     return ReportSection(
-        f"Recipes crossed with implementations: {get_label(design.algorithm)} on {design.env}",
+        f"Recipes crossed with implementations: {design.name}",
         (
-            f"Mean scores over {design.scores.shape[2]} seeds, 0 does nothing, 1 is solved.",
+            text,
             Grid(("recipe", *map(get_label, design.frameworks)), tuple(rows)),
             "Variance components of these scores, with 95% bootstrap intervals over seeds.",
             Grid(("component", "variance", "interval", "share of the sum"), tuple(parts)),

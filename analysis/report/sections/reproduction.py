@@ -21,6 +21,7 @@ from parallax.analysis.verdicts.reproduction import (
     TARGETS_TABLE,
     VERDICTS,
     ReproductionVerdict,
+    describe_changed_settings,
 )
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -79,6 +80,12 @@ def _format_headline(
         head += (
             f" In {share} of them the two numbers are not of one kind: another statistic, task "
             "version or number of steps, as the table says."
+        )
+    changed = sum(bool(describe_changed_settings(item.group)) for item in tested)
+    if changed:
+        head += (
+            f" {changed} of them are of runs with an intervention or other settings than the "
+            "recipe's, as the table says."
         )
     early = sum(item.has_stopped_early for item in tested)
     if early:

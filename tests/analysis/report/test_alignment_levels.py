@@ -40,7 +40,7 @@ from parallax.analysis.verdicts.alignment_levels import (
 )
 from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import make_group
-from parallax.analysis.verdicts.level_checks import exchange_recipe
+from parallax.analysis.verdicts.level_checks import describe_other_settings, exchange_recipe
 from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
@@ -205,6 +205,18 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     assert text.endswith(f"(f{most}'s){ends}") and len(text.split()) <= 30
     other = make_results([make_spread(level, frameworks=2) for level in LEVELS[:1]])
     assert describe_recipe_dependence(design, other) == text.replace(ends, ".")
+    curve = make_curve_run(results.spreads[1].cell, "f0", 0, [9], [[0.0]], spec={"steps": 9})
+    group = make_group(curve.id.cell, "f0", [curve])
+    spreads = list(results.spreads)
+    spreads[1] = dataclasses.replace(spreads[1], groups={**spreads[1].groups, "f0": group})
+    known = make_results(spreads)
+    same, longer = (
+        dataclasses.replace(design, requested={"steps": n, "device": "cpu"}) for n in ("9", "7")
+    )
+    assert describe_other_settings([known], same) == ""
+    assert describe_other_settings([known], longer) == "steps=7, not 9"
+    assert describe_recipe_dependence(same, known) == text
+    assert describe_recipe_dependence(longer, known) == text.replace(ends, ".")
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
 
 

@@ -2,12 +2,16 @@
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from score_groups import make_score_group
 
-from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
+from parallax.analysis.report.document import Document
+from parallax.analysis.report.render_markdown import render_markdown
+from parallax.analysis.report.sections.level_checks import make_crossed_section
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.variance_components import judge_crossed_designs
 
@@ -90,10 +94,66 @@ def test_only_unchanged_runs_of_frameworks_recipes_at_equal_hyperparameters_are_
     (found,) = judge_crossed_designs([*groups, *more], OPTIONS)
     assert (found.recipes, found.frameworks) == (("f0", "f1"), ("f0", "f1"))
     assert (found.algorithm, found.env) == ("ppo", "CartPole-v1")
-    many = dataclasses.replace(groups[0], scores=np.append(groups[0].scores, 900.0))
+    scores = np.append(groups[0].scores, 900.0)
+    many = make_score_group(groups[0].cell, "f0", scores, {"alignment": "exact"})
     (cut,) = judge_crossed_designs([many, *groups[1:]], OPTIONS)
     assert np.array_equal(cut.scores, found.scores) and cut.scores.shape == (2, 2, 5)
+    assert (cut.left_out, found.left_out) == (1, 0)
+    page = render_markdown(Document("", (make_crossed_section(cut),)))
+    assert "equally many runs: 1." in page
     no_scale = [
         dataclasses.replace(one, cell=dataclasses.replace(one.cell, env="My-v1")) for one in groups
     ]
     assert judge_crossed_designs(no_scale, OPTIONS) == ()
+
+
+def make_failed_run(cell, framework, seed):
+    return ExcludedRun(RunId(cell, framework, seed), Path(f"{seed}"), "failed", failed=True)
+
+
+def test_failed_runs_of_a_crossed_design_count_as_0():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    first, other = groups[0], groups[3]
+    runs = tuple(run for run in first.runs if run.id.seed != 1)
+    groups[0] = dataclasses.replace(
+        first.replace_scores(np.delete(first.scores, 1)),
+        runs=runs,
+        failed=1,
+        failed_runs=(make_failed_run(first.cell, "f0", 1),),
+    )
+    failed = tuple(make_failed_run(other.cell, "f1", seed) for seed in range(5))
+    groups[3] = dataclasses.replace(other.replace_scores([]), runs=(), failed=5, failed_runs=failed)
+    (found,) = judge_crossed_designs(groups, OPTIONS)
+    assert found.scores.shape == (2, 2, 5) and (found.failed, found.left_out) == (6, 0)
+    assert found.scores[0, 0, 1] == 0 and not found.scores[1, 1].any()
+    assert np.count_nonzero(found.scores) == 14
+    page = render_markdown(Document("", (make_crossed_section(found),)))
+    assert "Failed runs count as 0: 6." in page
+
+
+def test_shares_of_training_are_not_normalized_by_returns():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    groups = [group.replace_scores(np.linspace(0.2, 0.6, 5)) for group in groups]
+    options = dataclasses.replace(OPTIONS, endpoint="steps-90")
+    (found,) = judge_crossed_designs(groups, options)
+    assert found.scores[1, 1] == pytest.approx(np.linspace(0.2, 0.6, 5))
+    page = render_markdown(Document("", (make_crossed_section(found),)))
+    assert "shares of training" in page and "1 is solved" not in page
+
+
+def test_designs_of_one_task_are_named_by_their_variants():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    (alone,) = judge_crossed_designs(groups, OPTIONS)
+    others = [
+        dataclasses.replace(one, cell=dataclasses.replace(one.cell, variant="n_envs=8"))
+        for one in groups
+    ]
+    found = judge_crossed_designs([*groups, *others], OPTIONS)
+    assert alone.settings == "" and [one.settings for one in found] == [
+        "crossed",
+        "crossed, n_envs=8",
+    ]
+    assert found[1].name == "PPO on CartPole-v1 (crossed, n_envs=8)"

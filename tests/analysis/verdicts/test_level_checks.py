@@ -1,5 +1,6 @@
 """Checks of levels of alignment: longer runs, and a negative control."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,19 @@ def test_runs_count_as_0_where_all_runs_of_a_framework_failed(seeds, gain):
     (found,) = judge_longer_runs(own, longer, OPTIONS)
     assert found.gain.mean == pytest.approx(gain or 0.0) and found.level == "exact"
     assert sorted(found.gains) == (["a"] if gain is None else ["a", "b"])
+
+
+def test_longer_runs_of_two_studies_are_two_rows():
+    own, longer = [make_runs("a", 100, 50)], make_runs("a", 200, 60)
+    again = dataclasses.replace(
+        make_runs("a", 200, 90), cell=dataclasses.replace(longer.cell, study="again")
+    )
+    (alone,) = judge_longer_runs(own, [longer], OPTIONS)
+    assert alone.name == "PPO on CartPole-v1"
+    found = judge_longer_runs(own, [longer, again], OPTIONS)
+    assert {one.name: one.gain.mean for one in found} == pytest.approx(
+        {"PPO on CartPole-v1 (s100 and again)": 0.4, "PPO on CartPole-v1 (s100 and s200)": 0.1}
+    )
 
 
 def test_a_task_without_a_solved_score_is_left_out():

@@ -393,6 +393,20 @@ def test_a_digest_and_a_variant_of_the_same_settings_are_one_setting():
     ]
 
 
+def test_strategies_of_other_values_or_options_are_other_settings():
+    items = [
+        make_staleness(1, True, 4, [1.0, 3.0, 8.0], "steps=9,burn_in=4", n_envs=1),
+        make_staleness(1, False, 0, [1.0, 3.0, 8.0], "steps=9,burn_in=0", n_envs=1),
+    ]
+    assert len(summarize_staleness(items, 2)) == 1
+    run = items[1].run
+    values = {**run.spec["hyperparameters"], "tau": 0.1}
+    for spec, name in (({"hyperparameters": values}, "tau"), ({"n_envs": 8}, "n_envs")):
+        changed = dataclasses.replace(run, spec={**run.spec, **spec})
+        found = summarize_staleness([items[0], dataclasses.replace(items[1], run=changed)], 2)
+        assert len(found) == 2 and all(f"{name}=" in one.cell.variant for one in found)
+
+
 def test_strategies_are_ordered_from_uniform_to_those_of_papers_then_by_name():
     names = ["zoo", "imp", "per, alpha=0.7", "uniform", "atdc", "per, alpha=0.6", "other", "rank"]
     assert sorted(names, key=get_strategy_order) == [

@@ -129,6 +129,33 @@ def test_single_seed_has_a_difference_and_no_verdict(group_of):
     assert item.difference == pytest.approx(-300)
 
 
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"variant": "learning_rate=0.01"}, "here with learning_rate=0.01"),
+        ({"variant": "intervention=no-grad-clip"}, "here with intervention=no-grad-clip"),
+        ({"variant": "replay=per"}, "here with replay=per"),
+        ({}, ""),
+    ],
+)
+def test_changed_settings_are_caveats_of_a_reproduction(group_of, results, changed, text):
+    group = group_of([1500.0, 1600])
+    name, _, value = changed.get("variant", "").partition("=")
+    spec = {
+        "learning_rate": {"overridden": [name], "hyperparameters": {name: 0.01}},
+        "replay": {"replay": {"name": value}},
+        "": {},
+    }.get(name, {name: value})
+    runs = tuple(dataclasses.replace(run, spec={**run.spec, **spec}) for run in group.runs)
+    group = dataclasses.replace(group, runs=runs)
+    found = "; ".join(judge_reproduction(group, TARGET, VerdictOptions()).caveats)
+    assert found.endswith(text) and ("here with" in found) == bool(text)
+    verdicts = judge_runs(load_runs(results), VerdictOptions())
+    items = [dataclasses.replace(item, group=group) for item in verdicts.reproduction]
+    page = answer_reproduction(dataclasses.replace(verdicts, reproduction=tuple(items)))
+    assert ("other settings than the recipe's" in page.headline.text) == bool(text)
+
+
 def test_differences_in_protocol_are_named(group_of):
     item = judge_reproduction(
         group_of([1500.0, 1600], env="HalfCheetah-v4"), TARGET, VerdictOptions()

@@ -153,6 +153,20 @@ def test_runs_that_are_not_used_are_counted_by_reason(tmp_path, capsys):
     assert "Not used: 1 runs: corrupted run.json" in capsys.readouterr().out
 
 
+def test_different_versions_of_mutants_and_others_are_named(tmp_path, capsys):
+    mutants = tmp_path / "m.jsonl"
+    mutants.touch()
+    words = ["mutation", "detectors", "--mutants", str(mutants), str(tmp_path / "results")]
+    for name in ("none", "mutant-001"):
+        folder = recorded.complete_run(tmp_path / "results", intervention=name)
+        recorded.edit(folder, provenance={"packages": {"torch": name}})
+    assert main(words) == 0
+    text = "Compared runs have different versions of torch mutant-001 and none."
+    assert text in capsys.readouterr().out
+    recorded.edit(folder, provenance={"packages": {"torch": "none"}})
+    assert main(words) == 0 and "different versions" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

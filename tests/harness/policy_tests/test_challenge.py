@@ -367,6 +367,19 @@ def test_runs_that_mutation_tests_leave_out_are_printed(tmp_path, capsys):
     assert "Not used: 1 runs: " in capsys.readouterr().out
 
 
+def test_different_versions_of_originals_and_mutants_are_printed(tmp_path, capsys):
+    folders = [
+        recorded.complete_run(tmp_path, env="CartPole-v1", intervention=name)
+        for name in ("none", "sdf-0.9")
+    ]
+    for versions, text in ((("1", "1"), ""), (("1", "2"), "different versions of torch 1 and 2.")):
+        for folder, version in zip(folders, versions, strict=True):
+            recorded.edit(folder, provenance={"packages": {"torch": version, "numpy": "2"}})
+        challenge.find_mutation_studies(tmp_path)
+        printed = capsys.readouterr().out.strip()
+        assert printed.endswith(text) and bool(printed) == bool(text)
+
+
 def test_tasks_without_a_test_definition_are_refused():
     with pytest.raises(
         SpecError, match=r"env=Pendulum-v1: .* CartPole, Humanoid, Hopper, LunarLander, parking"
