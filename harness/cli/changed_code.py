@@ -25,8 +25,8 @@ MAX_MEASURED_CHANGES, MAX_JOINT_CHANGES = 40, 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
-    """Lines of two texts that stand for each other; ends are exclusive."""
+class ChangedBlock:
+    """Lines of the text before and of the text after that replaced them; ends are exclusive."""
 
     old_start: int
     old_end: int
@@ -47,7 +47,7 @@ class CodeChange:
     """
 
     file: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ChangedBlock, ...]
     old: tuple[str, ...]
     new: tuple[str, ...]
     function: str
@@ -95,7 +95,7 @@ def _compare_files(file: str, old: tuple[str, ...], new: tuple[str, ...]) -> lis
     if old == new or (before == after and after is not None):
         return []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    blocks = [Block(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"]
+    blocks = [ChangedBlock(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"]
     if before is None or after is None:
         groups = [tuple(blocks)]
     else:
@@ -108,11 +108,11 @@ def _compare_files(file: str, old: tuple[str, ...], new: tuple[str, ...]) -> lis
 
 
 def _group_blocks(
-    blocks: Sequence[Block], old: Sequence[str], new: Sequence[str]
-) -> list[tuple[Block, ...]]:
+    blocks: Sequence[ChangedBlock], old: Sequence[str], new: Sequence[str]
+) -> list[tuple[ChangedBlock, ...]]:
     # Blocks that are valid Python only together, such as both brackets, are one change.
-    groups: list[tuple[Block, ...]] = []
-    pending: tuple[Block, ...] = ()
+    groups: list[tuple[ChangedBlock, ...]] = []
+    pending: tuple[ChangedBlock, ...] = ()
     for block in blocks:
         pending += (block,)
         if _read_code(_restore_blocks(pending, old, new)) is not None:
@@ -124,7 +124,7 @@ def _group_blocks(
 
 
 def _restore_blocks(
-    blocks: Sequence[Block], old: Sequence[str], new: Sequence[str]
+    blocks: Sequence[ChangedBlock], old: Sequence[str], new: Sequence[str]
 ) -> tuple[str, ...]:
     lines = list(new)
     for block in sorted(blocks, key=lambda block: -block.new_start):
