@@ -50,7 +50,7 @@ CASES = [
     ),
     ("UndeclaredField", "every_hyperparameter_is_declared", ["ppo"], None),
     ("NoAnnealing", "learning_rate_schedule_is_followed", ["ppo"], r"went from 0\.01 to 0\.01"),
-    ("WrongBudget", "steps_taken_are_the_steps_reported", ["td3"], "asked for 128"),
+    ("WrongBudget", "steps_taken_are_the_steps_reported", ["td3"], "128 were requested"),
     ("SampledPolicy", "asking_the_policy_changes_nothing", ["ppo"], None),
     ("FrozenSamplePolicy", "greedy_action_depends_on_the_observation_alone", ["sac"], None),
     ("NarrowCritics", "hidden_sizes_reach_every_network", ["td3"], "has 8 units where 12"),
