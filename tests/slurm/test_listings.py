@@ -45,13 +45,13 @@ def test_user_text_in_job_fields_is_not_parsed_as_slurm_fields():
     forged = name.format(7, "x JobName=study-ppo-1 JobState=COMPLETED")
     assert parse_scontrol(forged, NAMES) == {}
     assert parse_scontrol(forged, ["a"])["a", "7"].state == "RUNNING"
-    started = time.process_time()
+    started = time.thread_time()
     assert len(parse_scontrol(name.format("3-9999999", "x"), ["a"])) == 249_998
     for digits in ("9" * 8, "9" * 5000):
         assert parse_scontrol(name.format(digits, "x"), ["a"]) == {}
         assert parse_sacct(f"12_[{digits}]|COMPLETED|a") == {}
     assert parse_scontrol(name.format(7, "x" * 300_000), ["a"])
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_sacct_output_is_parsed():
