@@ -66,7 +66,7 @@ class ReplayStrategyResult:
         stages: Mean return at the end of each third of the run.
         errors: Mean absolute relative error of predicted priorities in each third, averaged within
             and then over runs; without values if nothing was recorded.
-        weights: Mean weight of the losses of a minibatch, in the same result.
+        weights: Mean weight of the losses of a minibatch, in the same way.
         seconds: CPU seconds of a minibatch by part of `COST_PARTS`, over runs.
         sweeps: CPU seconds of sweeps of the whole memory, spread over all minibatches.
         utilisation: Steps until the final mean score of uniform replay; None without that.

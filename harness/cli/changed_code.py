@@ -96,14 +96,10 @@ def _compare_files(file: str, old: tuple[str, ...], new: tuple[str, ...]) -> lis
         return []
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     blocks = [ChangedBlock(*places) for tag, *places in matcher.get_opcodes() if tag != "equal"]
-    if before is None or after is None:
-        groups = [tuple(blocks)]
-    else:
-        groups = _group_blocks(blocks, old, new)
-        groups = [g for g in groups if _read_code(_restore_blocks(g, old, new)) != after]
     return [
         CodeChange(file, group, old, new, _find_function(new, group[0].new_start))
-        for group in groups
+        for group in _group_blocks(blocks, old, new)
+        if after is None or _read_code(_restore_blocks(group, old, new)) != after
     ]
 
 
@@ -178,20 +174,16 @@ def write_without(changes: Sequence[CodeChange], package: Path, folder: Path) ->
     shutil.copytree(
         package, folder / package.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
     )
-    by_file: dict[str, list[CodeChange]] = {}
-    for change in changes:
-        by_file.setdefault(change.file, []).append(change)
-    for file, (first, *others) in by_file.items():
-        blocks = itertools.chain(first.blocks, *(other.blocks for other in others))
+    for file, of_file in itertools.groupby(changes, key=lambda change: change.file):
+        first, *others = of_file
+        blocks = [*first.blocks, *itertools.chain(*(other.blocks for other in others))]
         path = folder / package.name / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # it may be a link
-        path.write_text("".join(_restore_blocks([*blocks], first.old, first.new)), "utf-8")
+        path.write_text("".join(_restore_blocks(blocks, first.old, first.new)), "utf-8")
     return folder
 
 
-MeasureFolder = Callable[[Path], ProbeReport]
-"""Returns the answers of the package in a folder."""
 ChangeSet = tuple[CodeChange, ...]
 """Changes that are left out together, in order."""
 UNMOVED, MOVED, RESTORED = range(3)
@@ -202,7 +194,7 @@ def find_causes(
     answers: Mapping[str, tuple[ProbeAnswer, ProbeAnswer]],
     package: Path,
     changes: Sequence[CodeChange],
-    measure: MeasureFolder,
+    measure: Callable[[Path], ProbeReport],
 ) -> dict[str, tuple[ChangeSet, ...]]:
     """Return the changes without which an answer is as before, by probe.
 
@@ -212,9 +204,8 @@ def find_causes(
 
     Args:
         answers: Changed answers of the earlier and the later state, by probe.
-        package: Package of the later state.
-        changes: All changes that lead to it.
-        measure: Measures the probes of `answers`; called by several threads.
+        package: Package of the later state, which `changes` led to.
+        measure: Measures the probes of `answers` in a folder; called by several threads.
 
     Returns:
         For each probe, single changes each of which brings the earlier answer back; or one set that
@@ -296,12 +287,7 @@ def _choose_causes(
 def format_causes(
     answers: Mapping[str, tuple[ChangeSet, ...]], changes: Sequence[CodeChange]
 ) -> list[str]:
-    """Return the changed lines behind answers, each with its answers.
-
-    Args:
-        answers: Causes by the line of an answer.
-        changes: All changes, to count those that change no answer.
-    """
+    """Return the changed lines behind answers, given the causes of each by the answer's line."""
     by_causes: dict[tuple[ChangeSet, ...], list[str]] = {}
     for line, causes in answers.items():
         by_causes.setdefault(causes, []).append(line)

@@ -23,7 +23,6 @@ from parallax.harness.detection import detectors
 from parallax.harness.detection.detectors import DetectorVerdict
 from parallax.harness.interventions.mutants import CodeMutant, find_mutant
 from parallax.harness.record.files import make_number_parser, parse_jobs, parse_seed, print_lines
-from parallax.harness.record.layout import find_runs
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.trust import list_named_code, require_trust
 
@@ -69,18 +68,21 @@ def run_test(options: argparse.Namespace) -> int:
         MUTATION_FILE,
         SCHEMA,
         MutationTestOptions,
+        check_comparable,
         find_mutation_studies,
     )
 
     test_options = MutationTestOptions(replay=options.replay_configurations, seed=options.seed)
-    readings = [read_run(folder) for folder in find_runs(options.results).runs]
-    readings = [reading for reading in readings if reading.complete]
-    specs = [spec_from_dict(reading.spec) for reading in readings]
-    adapters = [reading.content.get("adapter", "") for reading in readings]
-    require_trust(options.results, list_named_code(specs, adapters), trust=options.trust)
     studies = find_mutation_studies(options.results)
     if (pairs := 3 * sum(study.count_pairs() for study in studies)) > MAX_PAIRS:
         raise SpecError(f"{options.results}: {pairs:,} pairs, at most {MAX_PAIRS:,}: name a study.")
+    readings = [read_run(folder) for study in studies for folder in study.folders]
+    specs = [spec_from_dict(reading.spec) for reading in readings]
+    adapters = [reading.content.get("adapter", "") for reading in readings]
+    require_trust(options.results, list_named_code(specs, adapters), trust=options.trust)
+    records = {reading.folder: reading.record for reading in readings if reading.record}
+    for study in studies:
+        check_comparable(study, records)
     play = joblib.delayed(_play_study)
     jobs = min(options.jobs, len(studies))
     outcomes = joblib.Parallel(jobs)(play(study, test_options) for study in studies)

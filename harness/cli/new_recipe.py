@@ -169,9 +169,9 @@ class _EntryTranslator:
         try:
             number = float(value)
         except (OverflowError, TypeError, ValueError):
-            raise SpecError(f"{name}={_shorten(repr(value))} must be a number.") from None
+            raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a number.") from None
         if isinstance(value, bool) or number < 0 or not number.is_integer():
-            raise SpecError(f"{name}={_shorten(repr(value))} must be a whole number.")
+            raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a whole number.")
         return int(number)
 
     def translate(self) -> TranslatedRecipe:
@@ -203,7 +203,9 @@ class _EntryTranslator:
             else:
                 reason = _NO_COUNTERPART
             if reason:
-                self._untranslated[f"{_shorten(str(name))}: {_shorten(str(value))}"] = reason
+                self._untranslated[f"{_shorten_entry(str(name))}: {_shorten_entry(str(value))}"] = (
+                    reason
+                )
         build_dataclass(ALGORITHMS[self._algorithm], self._values, f"the {self._algorithm} recipe")
         return TranslatedRecipe(self._values, self._origins, self._overrides, self._untranslated)
 
@@ -371,7 +373,7 @@ def _parse_literal(text: str) -> Any:
         return _NO_LITERAL
 
 
-def _shorten(text: str) -> str:
+def _shorten_entry(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 

@@ -175,7 +175,7 @@ def find_mutation_studies(root: Path) -> list[MutationTestStudy]:
     those without wrappers if others have them (operator MNO).
 
     Raises:
-        SpecError: There is none, or a run differs from the originals in more than its fault.
+        SpecError: There is none.
     """
     unused: collections.Counter[str] = collections.Counter()
     runs: dict[MutationTestSetting, list[tuple[Path, RunRecord]]] = {}
@@ -209,13 +209,9 @@ def _build_study(
         return None
     full_steps = max(spec.steps for spec in plain)
     are_normalized = any(spec.wrappers == "normalized" for spec in plain)
-    usual = next((s for s in plain if _find_change(s, full_steps, are_normalized) is None), None)
-    if usual is None:
-        return None
     originals: dict[int, Path] = {}
     mutants: dict[MutantChange, dict[int, Path]] = {}
     hyperparameters: dict[str, Any] = {}
-    provenances = []
     for folder, record in members:
         spec = record.spec
         change = _find_change(spec, full_steps, are_normalized)
@@ -224,9 +220,6 @@ def _build_study(
         runs = originals if change is None else mutants.setdefault(change, {})
         if spec.seed is None:
             raise SpecError(f"{folder} was imported without a seed and has no policy to test.")
-        fault = {MutantChange("nei", float(spec.steps)): "steps", MutantChange("mno"): "wrappers"}
-        _check_settings(folder, spec, usual, "" if change is None else fault.get(change, ""))
-        provenances.append(record.provenance)
         if spec.seed in runs:
             raise SpecError(
                 f"{folder} and {runs[spec.seed]} are the same run with different options: "
@@ -235,8 +228,6 @@ def _build_study(
         runs[spec.seed] = folder
     if not originals or not mutants:
         return None
-    if text := describe_differing_versions(provenances):
-        print_lines([f"{setting.framework} {setting.algorithm} {setting.env}: {text}"])
     return MutationTestStudy(setting, originals, mutants, hyperparameters)
 
 
@@ -249,6 +240,25 @@ def _find_change(spec: RecordedSpec, full_steps: int, are_normalized: bool) -> M
     if are_normalized and spec.wrappers == "none":
         return MutantChange("mno")
     return None
+
+
+def check_comparable(study: MutationTestStudy, records: Mapping[Path, RunRecord]) -> None:
+    """Refuse runs that differ from an original in more than their fault; print other versions.
+
+    Raises:
+        SpecError: A run, of which `records` has the record by folder, differs in more.
+    """
+    usual = records[next(iter(study.originals.values()))].spec
+    members = dict.fromkeys(study.originals.values()) | {
+        folder: change for change, runs in study.mutants.items() for folder in runs.values()
+    }
+    for folder, change in members.items():
+        spec = records[folder].spec
+        fault = {MutantChange("nei", float(spec.steps)): "steps", MutantChange("mno"): "wrappers"}
+        _check_settings(folder, spec, usual, fault.get(change, "") if change else "")
+    if text := describe_differing_versions(records[each].provenance for each in members):
+        place = study.setting
+        print_lines([f"{place.framework} {place.algorithm} {place.env}: {text}"])
 
 
 def _check_settings(folder: Path, spec: RecordedSpec, usual: RecordedSpec, fault: str) -> None:

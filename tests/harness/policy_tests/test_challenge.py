@@ -32,6 +32,7 @@ from parallax.harness.policy_tests.tasks import (
     find_test_task,
     play_configurations,
 )
+from parallax.harness.record.reading import read_run
 from parallax.harness.record.trace import read_metric
 
 CARTPOLE, LANDER, PARKING = map(find_test_task, ("CartPole-v1", "LunarLander-v3", "parking-v0"))
@@ -346,24 +347,31 @@ def test_a_run_without_an_adapter_is_refused(tmp_path, capsys):
     assert "has no policy: " in capsys.readouterr().err
 
 
+def find_comparable_studies(root):
+    studies = challenge.find_mutation_studies(root)
+    for study in studies:
+        challenge.check_comparable(study, {each: read_run(each).record for each in study.folders})
+    return studies
+
+
 def test_mutants_that_differ_in_more_than_their_fault_are_refused(tmp_path):
     for steps in (2, 3):  # the shorter originals are mutants of NEI
         recorded.complete_run(tmp_path, steps, env="CartPole-v1")
-    (study,) = challenge.find_mutation_studies(tmp_path)
+    (study,) = find_comparable_studies(tmp_path)
     assert list(study.mutants) == [MutantChange("nei", 4096.0)]
     recorded.complete_run(tmp_path, env="CartPole-v1", intervention="sdf-0.9")
-    (study,) = challenge.find_mutation_studies(tmp_path)
+    (study,) = find_comparable_studies(tmp_path)
     assert MutantChange("sdf", 0.9) in study.mutants
     recorded.complete_run(tmp_path, 2, env="CartPole-v1", intervention="sdf-0.45")
     with pytest.raises(SpecError, match=r"steps=4096, and its originals 6144: .* without this run"):
-        challenge.find_mutation_studies(tmp_path)
+        find_comparable_studies(tmp_path)
 
 
 def test_runs_that_mutation_tests_leave_out_are_printed(tmp_path, capsys):
     for name in ("none", "sdf-0.9", "sdf-0.45"):
         folder = recorded.complete_run(tmp_path, env="CartPole-v1", intervention=name)
     recorded.edit(folder, status="failed", failure="it diverged")
-    challenge.find_mutation_studies(tmp_path)
+    find_comparable_studies(tmp_path)
     assert "Not used: 1 runs: " in capsys.readouterr().out
 
 
@@ -375,7 +383,7 @@ def test_different_versions_of_originals_and_mutants_are_printed(tmp_path, capsy
     for versions, text in ((("1", "1"), ""), (("1", "2"), "different versions of torch 1 and 2.")):
         for folder, version in zip(folders, versions, strict=True):
             recorded.edit(folder, provenance={"packages": {"torch": version, "numpy": "2"}})
-        challenge.find_mutation_studies(tmp_path)
+        find_comparable_studies(tmp_path)
         printed = capsys.readouterr().out.strip()
         assert printed.endswith(text) and bool(printed) == bool(text)
 
