@@ -205,6 +205,7 @@ def find_causes(
     Args:
         answers: Changed answers of the earlier and the later state, by probe.
         package: Package of the later state, which `changes` led to.
+        changes: Changes from the earlier to the later state, file by file.
         measure: Measures the probes of `answers` in a folder; called by several threads.
 
     Returns:
