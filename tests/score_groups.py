@@ -1,5 +1,6 @@
 """Groups of runs with given scores, for tests of verdicts."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from parallax.analysis.data.runs import CompletedRun, RunId
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.harness.record.run_json import RunProvenance
 
 
 def make_curve_run(cell, framework, seed, steps, returns, **more):
@@ -27,3 +29,10 @@ def make_score_group(cell, framework, scores, spec):
         for seed in range(n)
     )
     return ScoreGroup(cell, framework, compute_moments(scores), 0.0, scores, runs, n, n, (1000,))
+
+
+def install_torch(group, version):
+    """Return a group whose runs record a version of PyTorch, and of a package without effect."""
+    made = RunProvenance(packages={"torch": version, "packaging": version})
+    runs = tuple(dataclasses.replace(run, provenance=made) for run in group.runs)
+    return dataclasses.replace(group, runs=runs)

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,52 +19,20 @@ from parallax.analysis.data.runs import (
     hash_evaluations,
     make_loaded_run,
 )
+from parallax.analysis.data.settings import (
+    RequestedSettings,
+    find_differing_values,
+    get_requested_hyperparameters,
+    get_requested_settings,
+    setting_to_text,
+)
 from parallax.harness.record.files import escape_unprintable
 from parallax.harness.record.layout import RunPath, find_runs
 from parallax.harness.record.reading import read_run
 
-# Compared besides hyperparameters. A setting that is missing in an old record never conflicts.
-COMPARED_SETTINGS = (
-    *("alignment", "steps", "wrappers", "n_envs", "threads", "device"),
-    *("eval_every", "evaluation_seed", "intervention", "acceleration"),
-    "replay",
-)
-EVAL_EPISODES = "eval_episodes"
 _COMPARED_PREFIXES = ("alignment=", "intervention=", "replay")  # in variants
 _MAX_NAMED_SETTINGS, _MAX_LISTED_SETTINGS = 3, 20  # in a variant, and in a sentence
-_MAX_SETTING_LENGTH = 1000  # characters of a value; those of replay strategies take some hundred
 _MAX_BYTES = 3 * 2**27  # of evaluations; the thesis' 1,440 runs of 3,000,000 steps take 2**28
-
-RequestedSettings = Mapping[str, str]  # name of a setting and its value as JSON
-
-
-def get_requested_settings(run: CompletedRun) -> RequestedSettings:
-    """Return the settings that must be equal in a whole study for runs to be compared."""
-    found = {
-        name: _setting_to_text(run.spec[name]) for name in COMPARED_SETTINGS if name in run.spec
-    }
-    if run.imported is not None and run.imported.are_means:
-        return found  # the number of episodes of each mean is not known
-    stated = run.spec.get(EVAL_EPISODES) if run.imported is not None else None
-    return {**found, EVAL_EPISODES: str(stated or run.results.shape[1])}
-
-
-def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
-    """Return the configured hyperparameters, before a framework's defaults are filled in.
-
-    Under `alignment=defaults` each framework has its own, which do not have to agree.
-    """
-    if run.spec.get("alignment") == "defaults":
-        return {}
-    values = run.spec.get("hyperparameters")
-    return {_setting_to_text(name): _setting_to_text(of) for name, of in (values or {}).items()}
-
-
-def find_differing_settings(runs: Sequence[CompletedRun]) -> list[str]:
-    """Return the requested settings and hyperparameters that differ between runs."""
-    return _find_differing_settings(
-        [{**get_requested_hyperparameters(run), **get_requested_settings(run)} for run in runs]
-    )
 
 
 def separate_conflicting_runs(
@@ -107,7 +74,7 @@ def _separate_by_settings(
     for where in sorted(places):
         members = places[where]
         values = [get_settings(runs[i]) for i in members]
-        names = _find_differing_settings(values)
+        names = find_differing_values(values)
         if not names:
             continue
         for i, found in zip(members, values, strict=True):
@@ -118,17 +85,6 @@ def _separate_by_settings(
             )
         )
     return separated, sentences
-
-
-def _find_differing_settings(values: Sequence[RequestedSettings]) -> list[str]:
-    """Return the settings with several values, sorted; missing settings are ignored."""
-    found: dict[str, str] = {}
-    different = set()
-    for item in values:
-        for name, value in item.items():
-            if found.setdefault(name, value) != value:
-                different.add(name)
-    return sorted(different)
 
 
 def _add_settings_to_variant(
@@ -161,17 +117,6 @@ def _describe_conflict(
         f"{where}: runs of one name have different settings and are judged separately: "
         f"{'; '.join(parts)} (runs in brackets)"
     )
-
-
-def _setting_to_text(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        value = int(value)
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    shown = escape_unprintable(text[:_MAX_SETTING_LENGTH])
-    if max(len(text), len(shown)) <= _MAX_SETTING_LENGTH:
-        return shown
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{shown[:_MAX_SETTING_LENGTH]}... ({len(text):,} characters, {digest})"
 
 
 def load_runs(root: Path) -> LoadedRuns:
@@ -227,7 +172,7 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
     levels: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for one in found.folders:
         if one.spec:
-            level = _setting_to_text(str(one.spec.get("alignment", "")))
+            level = setting_to_text(str(one.spec.get("alignment", "")))
             levels[one.id.cell.study, one.id.cell.variant].add(level)
     runs = [dataclasses.replace(run, id=_name_level(run.id, levels)) for run in found.runs]
     others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.settings import serialize_settings
 from parallax.harness.record.files import UnusableError
 from parallax.harness.record.layout import TRACE_FILE
 from parallax.harness.record.reading import check_recorded_file, parse_record, read_run
@@ -18,7 +19,7 @@ from parallax.harness.record.trace import read_metric
 
 UNIFORM = "uniform"
 MAPE, MEAN_WEIGHT = "replay/mape", "replay/mean_weight"
-_IGNORED_FIELDS = ("replay", "seed", "study", "framework")
+_COMPARED_FIELDS = ("replay", "seed", "study", "framework")
 _Key = TypeVar("_Key", bound=Hashable)
 MetricSeries: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Environment steps, int64[k], and the values recorded at them, float64[k]."""
@@ -114,18 +115,13 @@ def _find_shared_variants(
 
     It is the variant of uniform replay if there is one, since long names are cut to a hash.
     """
-    keys = [_serialize_shared_settings(spec) for spec in specs]
+    keys = [serialize_settings(spec, without=_COMPARED_FIELDS) for spec in specs]
     best: dict[str, tuple[bool, str]] = {}
     for item, key, name in zip(items, keys, names, strict=True):
         parts = [p for p in item.id.cell.variant.split(",") if not p.startswith("replay")]
         candidate = (name != UNIFORM, ",".join(parts))
         best[key] = min(best.get(key, candidate), candidate)
     return [best[key][1] for key in keys]
-
-
-def _serialize_shared_settings(spec: Mapping[str, Any]) -> str:
-    shared = {name: value for name, value in spec.items() if name not in _IGNORED_FIELDS}
-    return json.dumps(shared, sort_keys=True, default=str)
 
 
 SEQUENCE_POSITIONS = ("first", "last")

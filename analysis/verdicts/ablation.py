@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.settings import serialize_settings
 from parallax.analysis.labels import group_items
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.two_sample import (
@@ -265,7 +266,7 @@ def _group_by_intervention(
         collections.defaultdict(list)
     )
     known = {
-        _serialize_settings(item): item.id.cell.variant
+        _serialize_setting(item): item.id.cell.variant
         for item in loaded.folders
         if isinstance(item, CompletedRun) and item.spec.get("intervention", NO_CHANGE) == NO_CHANGE
     }
@@ -297,12 +298,10 @@ def _split_intervention(
     name = str(recorded or (match[2] if match else NO_CHANGE))
     variant = _INTERVENTION_PART.sub("", cell.variant).strip(",")
     if isinstance(item, CompletedRun) and name != NO_CHANGE:
-        variant = known.get(_serialize_settings(item), variant)
+        variant = known.get(_serialize_setting(item), variant)
     return dataclasses.replace(cell, variant=variant), name
 
 
-def _serialize_settings(run: CompletedRun) -> str:
-    """Serialize a run's settings without intervention, framework and seed."""
-    ignored = ("intervention", "framework", "seed")
-    settings = {name: value for name, value in run.spec.items() if name not in ignored}
-    return json.dumps([dataclasses.astuple(run.id.cell)[:4], settings], sort_keys=True, default=str)
+def _serialize_setting(run: CompletedRun) -> str:
+    setting = serialize_settings(run.spec, without=("intervention", "framework", "seed"))
+    return json.dumps([dataclasses.astuple(run.id.cell)[:4], setting])

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.load import (
+from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.data.settings import (
     COMPARED_SETTINGS,
     EVAL_EPISODES,
     get_requested_hyperparameters,
     get_requested_settings,
 )
-from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import get_label, group_items, split_variant
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parallax.analysis.data.load import find_differing_settings, get_requested_settings
+from parallax.analysis.data.settings import (
+    describe_result_versions,
+    find_differing_settings,
+    get_requested_settings,
+)
 from parallax.analysis.labels import get_label, group_items, split_variant
 from parallax.analysis.stats.decomposition import (
     FrameworkVariance,
@@ -141,6 +145,7 @@ class LongerRuns:
         studies: Study of both.
         scores: Scores of the runs by framework, float64[n].
         longer: Scores of the longer runs by framework, float64[n].
+        versions: Sentence on packages of which runs have several versions; empty if none.
     """
 
     algorithm: str
@@ -151,6 +156,7 @@ class LongerRuns:
     longer: dict[str, FloatArray]
     studies: tuple[str, str] = ("", "")
     is_named_by_studies: bool = False
+    versions: str = ""
 
     @property
     def name(self) -> str:
@@ -236,7 +242,11 @@ def _judge_pairs(
     cell = own.cell
     level = find_level(own if own.runs else longer) or ""
     studies = cell.study, longer.cell.study
-    return LongerRuns(cell.algorithm, cell.env, level, steps, before, after, studies)
+    versions = describe_result_versions(
+        run for pair in pairs for group in pair for run in group.runs
+    )
+    names = cell.algorithm, cell.env, level, steps
+    return LongerRuns(*names, before, after, studies, versions=versions)
 
 
 def _score_late(group: ScoreGroup, scale: ScoreScale) -> FloatArray:

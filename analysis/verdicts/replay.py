@@ -7,18 +7,12 @@ import collections
 import dataclasses
 import hashlib
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from parallax.analysis.data import paper_tables
-from parallax.analysis.data.load import (
-    find_differing_settings,
-    get_requested_hyperparameters,
-    get_requested_settings,
-)
 from parallax.analysis.data.replay_metrics import (
     LAG_THIRDS,
     LAGS,
@@ -30,6 +24,13 @@ from parallax.analysis.data.replay_metrics import (
     RunStaleness,
 )
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, StudyCell
+from parallax.analysis.data.settings import (
+    describe_result_versions,
+    find_differing_settings,
+    get_requested_hyperparameters,
+    get_requested_settings,
+    serialize_settings,
+)
 from parallax.analysis.labels import group_items
 from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interval
 from parallax.analysis.stats.learning_curves import (
@@ -350,11 +351,13 @@ class StalenessSetting:
     Attributes:
         cell: The setting; its variant leaves out the hyperparameters in which strategies differ.
         strategies: Zero states before stored ones, short burn-ins before long ones.
+        versions: Sentence on packages of which runs have several versions; empty if none.
     """
 
     cell: StudyCell
     framework: str
     strategies: tuple[StalenessSummary, ...]
+    versions: str = ""
 
 
 STRATEGY_HYPERPARAMETERS = ("stored_state", "burn_in", "actors")
@@ -391,6 +394,7 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
             cell,
             framework,
             tuple(_summarize_state_strategy(s, strategies[s], stages) for s in sorted(strategies)),
+            describe_result_versions(one.run for items in strategies.values() for one in items),
         )
         for (cell, framework), strategies in sorted(groups.items())
     )
@@ -405,12 +409,8 @@ def _get_shared_variant(run: CompletedRun) -> str:
 
 def _digest_shared_settings(run: CompletedRun) -> str:
     """Return a digest of a run's settings without the strategy; long variants are stored as one."""
-    hyperparameters = {
-        n: v for n, v in run.spec["hyperparameters"].items() if n not in STRATEGY_HYPERPARAMETERS
-    }
-    others = ("seed", "hyperparameters", "overridden", "actors")
-    alike = {n: v for n, v in run.spec.items() if n not in others} | {"requested": hyperparameters}
-    return hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    shared = serialize_settings(run.spec, without=("seed", *STRATEGY_HYPERPARAMETERS))
+    return hashlib.sha256(shared.encode()).hexdigest()[:12]
 
 
 def _summarize_state_strategy(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.load import get_requested_settings
 from parallax.analysis.data.runs import CompletedRun, StudyCell
+from parallax.analysis.data.settings import describe_result_versions, get_requested_settings
 from parallax.analysis.labels import get_label
 from parallax.analysis.stats.decomposition import (
     CrossedVariance,
@@ -132,6 +132,7 @@ class CrossedDesign:
         failed: Number of failed runs among the scores.
         left_out: Number of runs beyond the seeds of the smallest cell.
         has_shares_of_training: Whether the endpoint is one of steps.
+        versions: Sentence on packages of which runs have several versions; empty if none.
     """
 
     algorithm: str
@@ -148,6 +149,7 @@ class CrossedDesign:
     failed: int = 0
     left_out: int = 0
     has_shares_of_training: bool = False
+    versions: str = ""
 
     @property
     def name(self) -> str:
@@ -222,6 +224,7 @@ def _judge_design(
         failed=failed,
         left_out=sum(sizes) - size * len(sizes),
         has_shares_of_training=is_steps,
+        versions=describe_result_versions(run for one in cells.values() for run in one.runs),
     )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -191,12 +191,23 @@ class RunProvenance(Struct, frozen=True):
     preloaded: list[str] = []
 
 
-def describe_differing_versions(runs: Iterable[RunProvenance]) -> str:
-    """Return a sentence on packages of which runs have several versions; empty if none."""
+_PYTHON = "Python"  # in lists of versions
+
+
+def describe_differing_versions(
+    runs: Iterable[RunProvenance], packages: Collection[str] | None = None
+) -> str:
+    """Return a sentence on packages of which runs have several versions; empty if none.
+
+    Args:
+        runs: Provenance of the compared runs.
+        packages: The only packages to name, besides Python.
+    """
     found: dict[str, set[str]] = {}
     for run in runs:
-        for name, version in (("Python", (run.python or "").split(" ")[0]), *run.packages.items()):
-            found.setdefault(name, set()).add(version)
+        for name, version in ((_PYTHON, (run.python or "").split(" ")[0]), *run.packages.items()):
+            if packages is None or name == _PYTHON or name in packages:
+                found.setdefault(name, set()).add(version)
     parts = [
         f"{name} {' and '.join(sorted(versions))}"
         for name, known in sorted(found.items())

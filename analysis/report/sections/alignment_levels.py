@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.figures.alignment_levels import (
     LEVEL_LABELS,
     format_estimate,
@@ -367,6 +368,13 @@ def _list_limits(results: LevelResults, *, has_causes: bool) -> tuple[str, ...]:
     notes = (
         "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
         "of others.",
+        describe_result_versions(
+            run
+            for levels in results.by_task.values()
+            for spread in levels.values()
+            for group in spread.groups.values()
+            for run in group.runs
+        ),
         "The spread is the square root of the component between frameworks of a one-way "
         "analysis of variance, (mean square between - mean square within) / n. With B this "
         "component and W that of seeds, summed over rows, the shares are (B own - B equal), "

@@ -86,6 +86,7 @@ def make_longer_section(longer: Sequence[LongerRuns]) -> ReportSection:
             "does nothing, 1 is solved. Gain: mean over frameworks with a 95% t interval, "
             "uncorrected. Gains: the smallest and the largest of a framework. "
             "Schedules, such as that of a learning rate, stretch with the length.",
+            *(f"{one.name}: {one.versions}" for one in longer if one.versions),
         ),
     )
 
@@ -125,6 +126,8 @@ def make_crossed_section(design: CrossedDesign) -> ReportSection:
         text += f" Failed runs count as 0: {design.failed}."
     if design.left_out:
         text += f" Not used, so that all cells have equally many runs: {design.left_out}."
+    if design.versions:
+        text += f" {design.versions}"
     return ReportSection(
         f"Recipes crossed with implementations: {design.name}",
         (

@@ -311,6 +311,8 @@ def format_staleness_lines(setting: replay.StalenessSetting) -> Iterator[str]:
                     for place in SEQUENCE_POSITIONS
                 )
                 yield f"    {third} third, lag {_format_discrepancy(item.lags[third])}: {values}"
+    if setting.versions:
+        yield f"  {setting.versions}"
 
 
 def _format_discrepancy(value: ConfidenceInterval) -> str:

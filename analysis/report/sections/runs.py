@@ -12,6 +12,7 @@ import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
 from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns
+from parallax.analysis.data.settings import REPORTED_PACKAGES
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
@@ -98,13 +99,6 @@ def describe_missing_runs(
     return tuple(blocks)
 
 
-# Recorded packages that are listed, besides those named after a run's framework: their versions
-# matter to results. All others are in each run.json.
-REPORTED_PACKAGES = (
-    *("stable_baselines3", "cleanrl", "torchrl", "tensordict", "tianshou", "skrl"),
-    *("sbx", "jax", "flax", "optax"),
-    *("torch", "gymnasium", "mujoco", "numpy"),
-)
 _MACHINE_FACTS = ("Python", "processor", "host", "platform", "commit")
 
 

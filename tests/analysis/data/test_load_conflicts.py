@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from score_groups import make_curve_run
 
-from parallax.analysis.data.load import (
-    _setting_to_text,
-    combine_runs,
+from parallax.analysis.data.load import combine_runs, separate_conflicting_runs
+from parallax.analysis.data.runs import ExcludedRun, RunCollection, RunId, StudyCell
+from parallax.analysis.data.settings import (
     get_requested_hyperparameters,
     get_requested_settings,
-    separate_conflicting_runs,
+    setting_to_text,
 )
-from parallax.analysis.data.runs import ExcludedRun, RunCollection, RunId, StudyCell
 from parallax.harness.record.run_json import ImportSource, RunProvenance
 
 CELL = StudyCell("s", "A-v1", "ppo", "original", "steps=9")
@@ -41,14 +40,14 @@ def make_run(seed=0, cell=CELL, episodes=2, **spec):
     ],
 )
 def test_equal_values_have_one_text(value, text):
-    assert _setting_to_text(value) == text
+    assert setting_to_text(value) == text
 
 
 def test_long_values_are_cut_and_stay_different():
-    first, second = (_setting_to_text("x" * 10_000 + end) for end in "ab")
+    first, second = (setting_to_text("x" * 10_000 + end) for end in "ab")
     assert first != second and len(first) < 1100
-    assert _setting_to_text({"a": "\x1b[31m\n"}).isprintable()
-    assert _setting_to_text("a\nb") == "a\\nb"
+    assert setting_to_text({"a": "\x1b[31m\n"}).isprintable()
+    assert setting_to_text("a\nb") == "a\\nb"
 
 
 def test_a_sentence_on_conflicts_has_a_largest_size():

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from score_groups import make_curve_run
+from score_groups import install_torch, make_curve_run
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.alignment_levels import (
@@ -218,6 +218,18 @@ def test_crossed_design_states_the_interaction_with_the_recipe(names):
     assert describe_recipe_dependence(same, known) == text
     assert describe_recipe_dependence(longer, known) == text.replace(ends, ".")
     assert f"Means over recipes: {design.shares.equal.mean():.0%} remain" in page
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_versions_that_differ_between_levels_are_named(version):
+    spreads = [make_spread(level) for level in LEVELS]
+    curve = make_curve_run(spreads[1].cell, "f0", 0, [9], [[0.0]], spec={"steps": 9})
+    group = make_group(curve.id.cell, "f0", [curve])
+    for place, installed in enumerate(("2", version)):
+        groups = {"f0": install_torch(group, installed)}
+        spreads[place] = dataclasses.replace(spreads[place], groups=groups)
+    page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
+    assert ("different versions of torch 2 and 3." in page) == (version == "3")
 
 
 @pytest.mark.parametrize("missing", ["Task-v0", "Other-v0"])

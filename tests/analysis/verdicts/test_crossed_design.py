@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from score_groups import make_score_group
+from score_groups import install_torch, make_score_group
 
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.report.document import Document
@@ -130,6 +130,18 @@ def test_failed_runs_of_a_crossed_design_count_as_0():
     assert np.count_nonzero(found.scores) == 14
     page = render_markdown(Document("", (make_crossed_section(found),)))
     assert "Failed runs count as 0: 6." in page
+
+
+def test_versions_that_differ_in_a_crossed_design_are_named():
+    generator = np.random.default_rng(0)
+    groups = [make_cell(generator, recipe, n, 0.5) for recipe in RECIPES[:2] for n in range(2)]
+    mixed = [install_torch(one, f"2.{number}") for number, one in enumerate(groups)]
+    pages = []
+    for items in (groups, mixed):
+        (found,) = judge_crossed_designs(items, OPTIONS)
+        pages.append(render_markdown(Document("", (make_crossed_section(found),))))
+    text = "Compared runs have different versions of torch 2.0 and 2.1 and 2.2 and 2.3."
+    assert [text in page for page in pages] == [False, True]
 
 
 def test_shares_of_training_are_not_normalized_by_returns():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from score_groups import make_curve_run, make_score_group
+from score_groups import install_torch, make_curve_run, make_score_group
 
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.report.document import Document
@@ -90,6 +90,16 @@ def test_longer_runs_of_two_studies_are_two_rows():
     assert {one.name: one.gain.mean for one in found} == pytest.approx(
         {"PPO on CartPole-v1 (s100 and again)": 0.4, "PPO on CartPole-v1 (s100 and s200)": 0.1}
     )
+
+
+def test_versions_that_differ_between_runs_and_longer_ones_are_named():
+    own, longer = make_runs("a", 100, 50), make_runs("a", 200, 60)
+    (same,) = judge_longer_runs([install_torch(own, "2")], [install_torch(longer, "2")], OPTIONS)
+    (other,) = judge_longer_runs([install_torch(own, "2")], [install_torch(longer, "3")], OPTIONS)
+    assert (same.versions, same.name) == ("", other.name)
+    text = "PPO on CartPole-v1: Compared runs have different versions of torch 2 and 3."
+    pages = [render_markdown(Document("", (make_longer_section([one]),))) for one in (same, other)]
+    assert [text in page for page in pages] == [False, True]
 
 
 def test_a_task_without_a_solved_score_is_left_out():

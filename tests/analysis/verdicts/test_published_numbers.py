@@ -65,6 +65,16 @@ def test_shares_on_the_thesis_page_are_those_of_the_ladder():
     assert len(rises) == 7 and f"score {min(rises):.0%} to {max(rises):.0%} of the way" in page
 
 
+def test_crossed_runs_of_another_machine_are_counted():
+    (note,) = re.findall(r"^crossed\.parquet has all .*$", PAGE.read_text(), re.M)
+    runs = load_runs(ROOT / "docs" / "ladder" / "crossed.parquet").runs
+    other = [run.id.seed for run in runs if run.provenance.python.startswith("3.12")]
+    counts = collections.Counter(other)
+    numbers = [len(runs), len(other), *(n for seed in (0, 1, 3) for n in (counts[seed], seed))]
+    found = [int(n) for n in re.findall(r"\d+", note)]
+    assert found == [*numbers, counts[4], 4] and counts.keys() == {0, 1, 3, 4}
+
+
 def get_framework(name):
     return {"Stable-Baselines3": "sb3"}.get(name, name.lower())
 

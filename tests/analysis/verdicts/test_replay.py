@@ -21,7 +21,7 @@ from parallax.analysis.data.replay_metrics import (
     read_replay_metrics,
 )
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.report.sections.replay import format_replay_study
+from parallax.analysis.report.sections.replay import format_replay_study, format_staleness_lines
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold, normalize_by_human
 from parallax.analysis.stats.two_sample import NO_PAIRS, compute_ratio_of_means
 from parallax.analysis.verdicts import ablation, replay
@@ -39,6 +39,7 @@ from parallax.analysis.verdicts.replay import (
 )
 from parallax.analysis.verdicts.statements import EQUIVALENT
 from parallax.harness.cli.main import main
+from parallax.harness.record.run_json import RunProvenance
 
 SEEDS = 10
 LUCK = np.random.default_rng(1).normal(0, 300, SEEDS)
@@ -342,6 +343,22 @@ def make_staleness(seed, stored, burn_in, values, variant, **spec):
     steps = np.array([100, 400, 900])
     found = {"first": (steps, np.array(values)), "last": (steps, np.array(values) / 2)}
     return RunStaleness(run, strategy, found)
+
+
+def test_versions_that_differ_between_strategies_are_named():
+    items = [
+        make_staleness(1, stored, 4, [1.0, 3.0, 8.0], f"steps=9,stored_state={stored}")
+        for stored in (True, False)
+    ]
+    for version, named in (("2", False), ("3", True)):
+        made = [RunProvenance(packages={"torch": one}) for one in ("2", version)]
+        runs = [
+            dataclasses.replace(item, run=dataclasses.replace(item.run, provenance=each))
+            for item, each in zip(items, made, strict=True)
+        ]
+        (setting,) = summarize_staleness(runs, 2)
+        *_, last = format_staleness_lines(setting)
+        assert ("versions of torch 2 and 3." in last) == named
 
 
 def test_staleness_is_averaged_by_strategy_and_part_of_the_run():
