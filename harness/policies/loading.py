@@ -40,7 +40,7 @@ from parallax.harness.record.npz_files import RunEvaluations, StoredPolicy
 from parallax.harness.record.provenance import hash_weights
 from parallax.harness.record.reading import check_recorded_file, read_policy, read_run
 from parallax.harness.train import limits
-from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
+from parallax.harness.train.env_states import load_rng_state, read_rng_state
 from parallax.harness.train.evaluation import compute_episode_seeds, get_seed_index
 from parallax.harness.train.prepare import PreparedRun, check_translation, prepare_run
 from parallax.harness.train.trust import list_named_code

@@ -36,9 +36,8 @@ from parallax.harness.interventions.catalogue import collect_layers
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import Count
 from parallax.harness.record.npz_files import StoredPolicy
-from parallax.harness.train.checkpointing import (
-    CheckpointManager,
-    CheckpointPart,
+from parallax.harness.train.checkpointing import CheckpointManager, CheckpointPart
+from parallax.harness.train.env_states import (
     load_env_states,
     load_rng_state,
     read_env_states,

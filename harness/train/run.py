@@ -25,16 +25,15 @@ from parallax.harness.record.reading import read_run
 from parallax.harness.train.checkpointing import (
     CheckpointManager,
     ResumeError,
-    describe_run_identity,
     iterate_resume_points,
-    load_rng_state,
-    read_rng_state,
 )
 from parallax.harness.train.diagnosis import RunDiagnosis, finish_diagnosis, start_diagnosis
+from parallax.harness.train.env_states import load_rng_state, read_rng_state
 from parallax.harness.train.limits import estimate_state_bytes
 from parallax.harness.train.loggers import TrainingLogger, start_logging
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import PreparedRun
+from parallax.harness.train.run_identity import describe_run_identity
 from parallax.harness.train.stop_signals import (
     StopRequest,
     describe_interruption,

@@ -557,7 +557,7 @@ def test_referenced_tensors_are_not_resized():
 def test_pytorch_generator_state_with_invalid_offsets_is_refused():
     torch = pytest.importorskip("torch")
     from parallax.adapters.torch_common.state import make_checkpointable
-    from parallax.harness.train.checkpointing import load_rng_state, read_rng_state
+    from parallax.harness.train.env_states import load_rng_state, read_rng_state
 
     generator = torch.Generator().manual_seed(3)
     for draws in (0, 1, 623, 1, 700):

@@ -310,7 +310,7 @@ class TestOddStarts:
         self, undisturbed, tmp_path, monkeypatch
     ):
         prepared, folder = a_run(tmp_path)
-        version = "parallax.harness.train.checkpointing._get_package_version"
+        version = "parallax.harness.train.run_identity._get_package_version"
         with monkeypatch.context() as patch:
             patch.setattr(version, lambda name: "0.1" if name == "numpy" else "1")
             go(prepared, folder, accident=fail, at=50)

@@ -16,7 +16,7 @@ from parallax.harness.contract.adapter import Checkpointable, load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.sweep.sweep import initialize_run
-from parallax.harness.train import checkpointing
+from parallax.harness.train import env_states, run_identity
 from parallax.harness.train.monitor import TrainingMonitor
 from parallax.harness.train.prepare import prepare_run
 
@@ -46,13 +46,13 @@ def test_generators_of_a_gpu_are_saved_and_restored(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
     monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.extend)
-    state = checkpointing.read_rng_state()
-    checkpointing.load_rng_state(state)
+    state = env_states.read_rng_state()
+    env_states.load_rng_state(state)
     assert [item.tolist() for item in restored] == [[1, 2]]
     # Checkpoints of before, and those of a training on the CPU.
-    checkpointing.load_rng_state({k: v for k, v in state.items() if k != "cuda"})
+    env_states.load_rng_state({k: v for k, v in state.items() if k != "cuda"})
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert checkpointing.read_rng_state()["cuda"] is None
+    assert env_states.read_rng_state()["cuda"] is None
 
 
 def test_tensors_and_generators_are_restored_on_their_device():
@@ -112,14 +112,14 @@ def test_runs_on_a_gpu_have_checkpoints(device, saved, machine_with_gpu, tmp_pat
 def test_another_gpu_cannot_resume(machine_with_gpu, monkeypatch):
     adapter = load_adapter("sb3")
     prepared = prepare_run(support.spec("sb3", "td3", device="cuda"), adapter)
-    before = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
+    before = run_identity.describe_run_identity(prepared, adapter, {"files": {}})
     assert before["device"] == "GPU of cuda"
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
-    now = checkpointing.describe_run_identity(prepared, adapter, {"files": {}})
-    why = checkpointing._describe_identity_difference(before, now)
+    now = run_identity.describe_run_identity(prepared, adapter, {"files": {}})
+    why = run_identity.describe_identity_difference(before, now)
     assert why == "device was GPU of cuda and is another"
     on_cpu = prepare_run(support.spec("sb3", "td3"), adapter)
-    assert "device" not in checkpointing.describe_run_identity(on_cpu, adapter, {"files": {}})
+    assert "device" not in run_identity.describe_run_identity(on_cpu, adapter, {"files": {}})
 
 
 def test_partial_gpu_support_is_stated(machine_with_gpu):
