@@ -45,18 +45,21 @@ from parallax.analysis.report.publication import (
 from parallax.analysis.report.render_markdown import FIGURES
 from parallax.analysis.report.sections.ablation import AblationReport, make_ablation_reports
 from parallax.analysis.verdicts.alignment_levels import LevelResults
+from parallax.analysis.verdicts.crossed_design import (
+    CrossedDesign,
+    describe_other_settings,
+    judge_crossed_designs,
+)
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import ScoreGroup, group_runs
 from parallax.analysis.verdicts.level_checks import (
     LongerRuns,
     NegativeControl,
-    describe_other_settings,
     judge_longer_runs,
     judge_negative_controls,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.analysis.verdicts.variance_components import CrossedDesign, judge_crossed_designs
 from parallax.harness.record.files import UnusableError, print_lines, write_text
 from parallax.harness.record.layout import PACKED_SUFFIX
 

@@ -32,6 +32,7 @@ from parallax.analysis.report.sections import (
     ablation,
     alignment_levels,
     consistency,
+    crossed_design,
     headline,
     hyperparameters,
     level_checks,
@@ -253,7 +254,7 @@ def _make_level_blocks(study: StudyPublication, explanations: Listing | None) ->
         found.append(level_checks.make_control_section(study.results.controls))
     if found and study.results.longer:
         found.append(level_checks.make_longer_section(study.results.longer))
-    return [*found, *map(level_checks.make_crossed_section, study.results.crossed)]
+    return [*found, *map(crossed_design.make_crossed_section, study.results.crossed)]
 
 
 def _find_figures(study: StudyPublication, *starts: str) -> list[FigureSpec]:

@@ -22,7 +22,7 @@ from parallax.analysis.report.document import (
 from parallax.analysis.report.sections import ablation, consistency, learning, overall, runs, suite
 from parallax.analysis.report.sections.alignment_levels import make_level_section
 from parallax.analysis.report.sections.comparison import format_why_command
-from parallax.analysis.report.sections.level_checks import make_crossed_section
+from parallax.analysis.report.sections.crossed_design import make_crossed_section
 from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_table
 from parallax.analysis.report.sections.reproduction import (
     answer_reproduction,

@@ -17,6 +17,7 @@ from parallax.analysis.stats import effect_size_and_power, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
 from parallax.analysis.stats.survival import compute_log_rank_p
+from parallax.analysis.verdicts.code_differences import is_same_algorithm
 from parallax.analysis.verdicts.failures import FailureComparison, compare_failures
 from parallax.analysis.verdicts.groups import GroupPair, ScoreGroup, list_group_pairs, to_own_recipe
 from parallax.analysis.verdicts.margins import (
@@ -28,7 +29,7 @@ from parallax.analysis.verdicts.margins import (
     find_score_range,
 )
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.run_differences import find_caveats, is_same_algorithm
+from parallax.analysis.verdicts.pair_caveats import find_caveats
 from parallax.analysis.verdicts.statements import (
     DIFFERENT,
     EQUIVALENT,

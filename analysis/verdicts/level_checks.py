@@ -1,4 +1,4 @@
-"""Checks of the answer of a study with several levels: other recipes, longer runs, a control."""
+"""Checks of levels of alignment: longer runs, and a negative control."""
 
 import dataclasses
 import itertools
@@ -6,14 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parallax.analysis.data.settings import (
-    describe_result_versions,
-    find_differing_settings,
-    get_requested_settings,
-)
+from parallax.analysis.data.settings import describe_result_versions, find_differing_settings
 from parallax.analysis.labels import get_label, group_items, split_variant
 from parallax.analysis.stats.decomposition import (
-    FrameworkVariance,
     compute_paired_framework_p,
     compute_spread_interval,
     estimate_framework_variance,
@@ -22,19 +17,16 @@ from parallax.analysis.stats.intervals import ConfidenceInterval, compute_interv
 from parallax.analysis.stats.moments import FloatArray
 from parallax.analysis.verdicts.alignment_levels import (
     LATE_EVALUATIONS,
-    LEVELS,
     MIN_SEEDS,
     LevelResults,
     LevelTask,
-    find_common_frameworks,
     find_level,
     pair_by_seed,
 )
+from parallax.analysis.verdicts.code_differences import is_same_algorithm
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.run_differences import is_same_algorithm
-from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,56 +72,6 @@ def judge_negative_controls(
                 )
             )
     return tuple(found)
-
-
-def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float, ...]:
-    """Return the share at equal hyperparameters, over all tasks, if one task had other recipes.
-
-    Returns:
-        The share with each recipe of the design; empty if its task is not in the decomposition, or
-        is there with other frameworks or settings than in the design.
-    """
-    found = results.decomposition
-    if found is None:
-        return ()
-    place = design.algorithm, design.env
-    tasks = [task for task in found.tasks if (task.algorithm, task.env) == place]
-    levels = LEVELS if found.has_lockstep else LEVELS[:2]
-    names = {task: find_common_frameworks(results.by_task[task], levels) for task in found.tasks}
-    if len(tasks) != 1 or names[tasks[0]] != sorted(design.frameworks):
-        return ()
-    if describe_other_settings([results], design):
-        return ()
-
-    def estimate(task: LevelTask, level: str) -> FrameworkVariance:
-        scores = results.by_task[task][level].scores
-        return estimate_framework_variance([[scores[name] for name in names[task]]])
-
-    own = [estimate(task, "defaults") for task in found.tasks]
-    total = sum(one.between + one.within for one in own)
-    before = estimate(tasks[0], "exact").between
-    recipes = (estimate_framework_variance([list(row)]).between for row in design.scores)
-    return tuple(found.shares.equal[0] + (one - before) / total for one in recipes)
-
-
-def describe_other_settings(results: Sequence[LevelResults], design: CrossedDesign) -> str:
-    """Describe the settings in which a design differs from the study's runs of its task.
-
-    Returns:
-        Empty if runs of the study at `exact` have the same settings, or are of other tasks.
-    """
-    spreads = [
-        levels["exact"]
-        for one in results
-        for task, levels in one.by_task.items()
-        if (task.algorithm, task.env) == (design.algorithm, design.env) and "exact" in levels
-    ]
-    runs = [next((r for g in one.groups.values() for r in g.runs), None) for one in spreads]
-    texts = []
-    for own in (get_requested_settings(run) for run in runs if run is not None):
-        other = [n for n, v in design.requested.items() if own.get(n, v) != v]
-        texts.append(", ".join(f"{n}={design.requested[n]}, not {own[n]}" for n in other))
-    return "" if "" in texts or not texts else texts[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -20,12 +20,14 @@ from parallax.analysis.verdicts.consistency import (
     judge_consistency,
     judge_library_defaults,
 )
+from parallax.analysis.verdicts.crossed_design import CrossedDesign, judge_crossed_designs
 from parallax.analysis.verdicts.curves import (
     LearningCurve,
     make_curves,
     make_curves_with_failed_runs,
 )
 from parallax.analysis.verdicts.endpoints import ReferenceScore, settle_options
+from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise, measure_evaluation_noise
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import (
     GroupKey,
@@ -69,12 +71,6 @@ from parallax.analysis.verdicts.suite import (
     judge_all_alike,
     judge_suites,
     select_suites_with_failed_runs,
-)
-from parallax.analysis.verdicts.variance_components import (
-    CrossedDesign,
-    EvaluationNoise,
-    judge_crossed_designs,
-    measure_evaluation_noise,
 )
 
 Item = TypeVar("Item")

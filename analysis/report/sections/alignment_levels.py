@@ -26,7 +26,7 @@ from parallax.analysis.report.document import (
     Words,
     join_words,
 )
-from parallax.analysis.report.sections.level_checks import describe_recipe_dependence
+from parallax.analysis.report.sections.crossed_design import describe_recipe_dependence
 from parallax.analysis.report.tables import format_bare_p_value
 from parallax.analysis.stats.decomposition import ShareIntervals
 from parallax.analysis.stats.learning_curves import compute_steps_to_threshold
@@ -44,12 +44,12 @@ from parallax.analysis.verdicts.alignment_levels import (
     compare_reaching_times,
     compute_late_rise,
 )
-from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
-from parallax.analysis.verdicts.run_differences import (
+from parallax.analysis.verdicts.code_differences import (
     list_applied_interventions,
     list_remaining_differences,
 )
-from parallax.analysis.verdicts.variance_components import CrossedDesign
+from parallax.analysis.verdicts.crossed_design import CrossedDesign
+from parallax.analysis.verdicts.groups import ScoreGroup, average_episodes
 
 LEVELS_HEADING = "Hyperparameters or code?"
 CHOICE_HEADING = "Which framework? All of them at equal hyperparameters"

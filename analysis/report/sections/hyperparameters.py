@@ -16,8 +16,8 @@ from parallax.analysis.labels import (
     make_anchor,
 )
 from parallax.analysis.report import document
+from parallax.analysis.verdicts.code_differences import list_remaining_differences
 from parallax.analysis.verdicts.groups import list_cells
-from parallax.analysis.verdicts.run_differences import list_remaining_differences
 from parallax.harness.record.reading import decode_record
 
 HYPERPARAMETERS_HEADING = "Hyperparameters set equal, and those that are not"

@@ -14,10 +14,10 @@ from parallax.analysis.labels import (
     group_items,
 )
 from parallax.analysis.report import tables
+from parallax.analysis.verdicts.evaluation_noise import EvaluationNoise
 from parallax.analysis.verdicts.statements import EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 from parallax.analysis.verdicts.suite import AllAlikeVerdict, SuiteVerdict
-from parallax.analysis.verdicts.variance_components import EvaluationNoise
 
 
 def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from parallax.analysis.report.sections.alignment_levels import (
     make_choice_blocks,
     make_level_blocks,
 )
-from parallax.analysis.report.sections.level_checks import (
+from parallax.analysis.report.sections.crossed_design import (
     describe_recipe_dependence,
     make_crossed_section,
 )
@@ -38,10 +38,13 @@ from parallax.analysis.verdicts.alignment_levels import (
     LevelTask,
     decompose_levels,
 )
+from parallax.analysis.verdicts.crossed_design import (
+    CrossedDesign,
+    describe_other_settings,
+    exchange_recipe,
+)
 from parallax.analysis.verdicts.endpoints import ScoreScale
 from parallax.analysis.verdicts.groups import make_group
-from parallax.analysis.verdicts.level_checks import describe_other_settings, exchange_recipe
-from parallax.analysis.verdicts.variance_components import CrossedDesign
 
 SHIFTS = {"defaults": 0.2, "exact": 0.1, "lockstep": 0.0}
 

@@ -11,9 +11,9 @@ from score_groups import install_torch, make_score_group
 from parallax.analysis.data.runs import ExcludedRun, RunId, StudyCell
 from parallax.analysis.report.document import Document
 from parallax.analysis.report.render_markdown import render_markdown
-from parallax.analysis.report.sections.level_checks import make_crossed_section
+from parallax.analysis.report.sections.crossed_design import make_crossed_section
+from parallax.analysis.verdicts.crossed_design import judge_crossed_designs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.variance_components import judge_crossed_designs
 
 OPTIONS = VerdictOptions(ranges=(("CartPole-v1", 0, 500),))
 

@@ -12,13 +12,13 @@ from score_groups import make_score_group
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.stats.decomposition import VarianceComponents
 from parallax.analysis.stats.two_sample import MeanContrast
-from parallax.analysis.verdicts import sequential, variance_components
+from parallax.analysis.verdicts import evaluation_noise, sequential
 from parallax.analysis.verdicts.endpoints import get_recorded_endpoints, settle_options
+from parallax.analysis.verdicts.evaluation_noise import measure_evaluation_noise
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.overall import _connect_pairs, _index_groups
 from parallax.analysis.verdicts.sequential import SequentialSchedule, compute_paired_change
 from parallax.analysis.verdicts.statements import compute_tolerated_failures, format_rate
-from parallax.analysis.verdicts.variance_components import measure_evaluation_noise
 
 CELL = StudyCell("s", "A-v0", "ppo", "own", "")
 
@@ -119,12 +119,12 @@ def test_noise_needs_every_run_and_its_score():
 )
 def test_the_cost_of_evaluations_is_their_share_of_the_time(seconds, evaluation_seconds, cost):
     run = types.SimpleNamespace(seconds=seconds, evaluation_seconds=evaluation_seconds)
-    assert variance_components._get_cost(run) == pytest.approx(cost, nan_ok=True)
+    assert evaluation_noise._get_cost(run) == pytest.approx(cost, nan_ok=True)
 
 
 def combine(cost, *parts):
     run = types.SimpleNamespace(seconds=100.0, evaluation_seconds=100.0 * cost)
-    return variance_components._combine_components(CELL, [(part, (run,)) for part in parts])
+    return evaluation_noise._combine_components(CELL, [(part, (run,)) for part in parts])
 
 
 def test_noise_of_frameworks_is_averaged_by_their_degrees_of_freedom():

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from parallax.analysis.verdicts import run_differences as caveats
+from parallax.analysis.verdicts import pair_caveats as caveats
 
 MOST = caveats._MAX_NAMED_VALUES
 

@@ -6,8 +6,11 @@ import pytest
 
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.stats.moments import compute_moments
+from parallax.analysis.verdicts.code_differences import (
+    is_same_algorithm,
+    list_remaining_differences,
+)
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.analysis.verdicts.run_differences import is_same_algorithm, list_remaining_differences
 from parallax.envs.tasks import load_task
 from parallax.harness.contract.adapter import load_adapter
 from parallax.harness.interventions.catalogue import list_reference_form

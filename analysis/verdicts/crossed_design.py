@@ -1,117 +1,36 @@
-"""Variance components of scores: noise of evaluations, and recipes crossed with implementations.
+"""Recipes of several frameworks trained in several frameworks.
 
-Evaluating few episodes adds variance to that between seeds. A crossed design trains the recipes of
-several frameworks in several frameworks: it separates the effect of a recipe from that of an
-implementation and measures their interaction, which levels of alignment cannot.
+This separates the effect of a recipe from that of an implementation and measures their interaction,
+which levels of alignment cannot.
 """
 
 import collections
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import CompletedRun, StudyCell
 from parallax.analysis.data.settings import describe_result_versions, get_requested_settings
 from parallax.analysis.labels import get_label
 from parallax.analysis.stats.decomposition import (
     CrossedVariance,
+    FrameworkVariance,
     RecipeShares,
-    VarianceComponents,
-    estimate_components,
     estimate_crossed_variance,
+    estimate_framework_variance,
     estimate_recipe_shares,
 )
 from parallax.analysis.stats.moments import FloatArray
-from parallax.analysis.verdicts.alignment_levels import find_level
+from parallax.analysis.verdicts.alignment_levels import (
+    LEVELS,
+    LevelResults,
+    LevelTask,
+    find_common_frameworks,
+    find_level,
+)
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_solved_scale
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-
-NEGLIGIBLE_NOISE = 0.1  # of the variance between seeds
-MAX_COST = 0.02  # of the time of training
-MIN_SEEDS, MIN_EPISODES = 3, 2
-
-
-@dataclasses.dataclass(frozen=True)
-class EvaluationNoise:
-    """Evaluation noise in one setting, over its frameworks.
-
-    Attributes:
-        components: Means over frameworks, weighted by their degrees of freedom.
-        cost: Share of a run's time that its evaluations took; NaN if not recorded.
-        proposed: Episodes that make noise less than a tenth of the variance between seeds, or as
-            many as cost 2% of training, whichever is less; infinite if neither is known.
-        is_limited_by_cost: Whether the cost decided.
-    """
-
-    cell: StudyCell
-    frameworks: int
-    components: VarianceComponents
-    cost: float
-    proposed: float
-    is_limited_by_cost: bool
-
-
-def measure_evaluation_noise(
-    groups: Iterable[ScoreGroup], options: VerdictOptions
-) -> tuple[EvaluationNoise, ...]:
-    """Measure the evaluation noise of every setting with enough seeds and episodes.
-
-    Args:
-        groups: Scores and their runs.
-        options: The endpoint; the result is empty for steps to a threshold, which have no model.
-    """
-    found: dict[StudyCell, list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]] = (
-        collections.defaultdict(list)
-    )
-    for group in groups:
-        components = _measure_group(group, options)
-        if components is not None:
-            found[group.cell].append((components, group.runs))
-    return tuple(_combine_components(cell, found[cell]) for cell in sorted(found))
-
-
-def _measure_group(group: ScoreGroup, options: VerdictOptions) -> VarianceComponents | None:
-    endpoint = options.chosen_endpoint
-    enough = group.n >= MIN_SEEDS and len(group.runs) == group.n and group.scores is not None
-    if endpoint.is_steps or not enough:
-        return None
-    if min(run.results.shape[1] for run in group.runs) < MIN_EPISODES:
-        return None
-    assert group.scores is not None
-    weights = [endpoint.compute_weights(run.timesteps) for run in group.runs]
-    return estimate_components([run.results for run in group.runs], weights, group.scores)
-
-
-def _combine_components(
-    cell: StudyCell, parts: list[tuple[VarianceComponents, tuple[CompletedRun, ...]]]
-) -> EvaluationNoise:
-    freedom = np.array([part.n - 1 for part, _ in parts], dtype=np.float64)
-    total, noise = (
-        float(np.average([getattr(part, name) for part, _ in parts], weights=freedom))
-        for name in ("total", "noise")
-    )
-    episodes = min(part.episodes for part, _ in parts)
-    both = VarianceComponents(sum(part.n for part, _ in parts), episodes, total, noise)
-    shares = [share for _, runs in parts for run in runs if not math.isnan(share := _get_cost(run))]
-    cost = float(np.mean(shares)) if shares else math.nan
-    needed = both.propose_episodes(NEGLIGIBLE_NOISE)
-    # Evaluations took `cost` of a run's time, and their time is proportional to their episodes.
-    most = math.floor(episodes * MAX_COST * (1 - cost) / cost) if cost > 0 else math.inf
-    limited = max(most, episodes) < needed
-    return EvaluationNoise(
-        cell, len(parts), both, cost, max(most, episodes) if limited else needed, limited
-    )
-
-
-def _get_cost(run: CompletedRun) -> float:
-    """Compute the share of the run's time that evaluations took; NaN if unknown."""
-    if math.isnan(run.seconds) or not run.seconds or math.isnan(run.evaluation_seconds):
-        return math.nan
-    return min(1.0, run.evaluation_seconds / run.seconds)
-
 
 _CROSSED_RESAMPLES = 2000
 _MIN_CROSSED_SEEDS = 2
@@ -263,3 +182,53 @@ def _bootstrap_components(
 
 def _to_array(variance: CrossedVariance) -> FloatArray:
     return np.array(dataclasses.astuple(variance), dtype=np.float64)
+
+
+def exchange_recipe(results: LevelResults, design: CrossedDesign) -> tuple[float, ...]:
+    """Return the share at equal hyperparameters, over all tasks, if one task had other recipes.
+
+    Returns:
+        The share with each recipe of the design; empty if its task is not in the decomposition, or
+        is there with other frameworks or settings than in the design.
+    """
+    found = results.decomposition
+    if found is None:
+        return ()
+    place = design.algorithm, design.env
+    tasks = [task for task in found.tasks if (task.algorithm, task.env) == place]
+    levels = LEVELS if found.has_lockstep else LEVELS[:2]
+    names = {task: find_common_frameworks(results.by_task[task], levels) for task in found.tasks}
+    if len(tasks) != 1 or names[tasks[0]] != sorted(design.frameworks):
+        return ()
+    if describe_other_settings([results], design):
+        return ()
+
+    def estimate(task: LevelTask, level: str) -> FrameworkVariance:
+        scores = results.by_task[task][level].scores
+        return estimate_framework_variance([[scores[name] for name in names[task]]])
+
+    own = [estimate(task, "defaults") for task in found.tasks]
+    total = sum(one.between + one.within for one in own)
+    before = estimate(tasks[0], "exact").between
+    recipes = (estimate_framework_variance([list(row)]).between for row in design.scores)
+    return tuple(found.shares.equal[0] + (one - before) / total for one in recipes)
+
+
+def describe_other_settings(results: Sequence[LevelResults], design: CrossedDesign) -> str:
+    """Describe the settings in which a design differs from the study's runs of its task.
+
+    Returns:
+        Empty if runs of the study at `exact` have the same settings, or are of other tasks.
+    """
+    spreads = [
+        levels["exact"]
+        for one in results
+        for task, levels in one.by_task.items()
+        if (task.algorithm, task.env) == (design.algorithm, design.env) and "exact" in levels
+    ]
+    runs = [next((r for g in one.groups.values() for r in g.runs), None) for one in spreads]
+    texts = []
+    for own in (get_requested_settings(run) for run in runs if run is not None):
+        other = [n for n, v in design.requested.items() if own.get(n, v) != v]
+        texts.append(", ".join(f"{n}={design.requested[n]}, not {own[n]}" for n in other))
+    return "" if "" in texts or not texts else texts[0]
