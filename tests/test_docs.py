@@ -18,6 +18,7 @@ import yaml
 from loops import iterate_some
 
 from parallax.analysis.figures.families import FAMILIES
+from parallax.analysis.stats.two_sample import compute_wilson_interval
 from parallax.envs.tasks import load_task
 from parallax.harness.cli import main as cli
 from parallax.harness.contract import events
@@ -186,6 +187,81 @@ def test_numbers_on_pages_equal_those_of_the_code():
     (score,) = [row for row in load_references() if row[0] == "MinAtar/Breakout"]
     for page in iterate_some(["reference/images.md", "reference/example-studies.md"]):
         assert f"{score[1]} ± {score[2]} over {score[3]} episodes" in read_page(page)
+
+
+def test_counts_of_killed_trainings_are_sums_of_the_tables():
+    section = read_page("reference/benchmarks.md").partition("\n## Checkpoints")[2]
+    rows = re.findall(r"^\| (.*) \| (\d+) \| (\d+) \| (\d+)\b.* \|$", section, re.M)
+    groups = {"other": [0, 0], "sbx": [0, 0], "early": [0, 0]}
+    for name, kills, equal, resumed in rows:
+        assert kills == equal
+        kind = "early" if name.startswith("`--seed") else name if name == "sbx |" else "other"
+        kind = "sbx" if name.startswith("sbx |") else kind
+        groups[kind] = [groups[kind][0] + int(kills), groups[kind][1] + int(resumed)]
+    text = read_page("explanation/checkpoints.md")
+    assert (
+        "All {0} of {0} killed runs ended bit-identical: {1} resumed".format(*groups["early"])
+        in text
+    )
+    assert f"{groups['other'][0] + groups['sbx'][0]} more killed runs of all six" in text
+    assert (
+        "Of the {} runs of the five frameworks in PyTorch, {} (96%)".format(*groups["other"])
+        in text
+    )
+    assert "Of the {} of sbx, {} did".format(*groups["sbx"]) in text
+
+
+def test_counts_of_mutants_are_those_of_the_stored_outcomes():
+    text = read_page("reference/error-rates.md")
+    lines = (DOCS / "mutants.jsonl").read_text().splitlines()
+    found = [one for one in map(json.loads, lines) if one["outcome"] == "found"]
+    early = sum(one["asked"] <= 4 for one in found)
+    assert (
+        f"holds {len(lines)} mutants" in text and f"detect **{len(found)} of {len(found)}" in text
+    )
+    assert f"{early} of the {len(found)} are found by one of the first four probes" in text
+    verdicts = map(json.loads, (DOCS / "conformance.jsonl").read_text().splitlines())
+    stored = {one["mutant"]: one["found"] for one in verdicts}
+    section = text.partition("\n## All detectors")[2]
+    rows = re.findall(r"^\| `(sb3/\w+/\d+)`.*? \| .*? \| (.*?) \|", section, re.M)
+    assert len(rows) == 12 and len(stored) == 18 and "on all 18 mutants" in text
+    assert {name: word != "-" for name, word in rows} == {name: stored[name] for name, _ in rows}
+    assert sum(stored.values()) == sum(word != "-" for _, word in rows)
+
+
+def test_intervals_of_samples_of_faults_are_wilson_intervals():
+    text = read_page("reference/error-rates.md").replace("*", "")
+    rows = re.findall(r"^\| (?:\d+|together) \| (\d+) of \d+ \|(.*)\|$", text, re.M)
+    assert len(rows) == 13
+    for measured, cells in rows:
+        shares = re.findall(r"(\d+)(?: of (\d+))? \(\d+%; (\d+)% to (\d+)%\)", cells)
+        assert len(shares) >= 2
+        for count, of, *printed in shares:
+            ends = compute_wilson_interval(int(count), int(of or measured))
+            assert [round(100 * end) for end in ends] == list(map(int, printed)), (count, of)
+
+
+def test_commands_of_simulations_have_the_numbers_of_their_tables():
+    text = read_page("reference/simulations.md")
+    for script, words in (("false_equivalence", "pairs each"), ("omnibus_rates", "simulated")):
+        (repeats, section) = re.findall(rf"{script}\.py --repeats (\d+)\n(.*?)\n\|", text, re.S)[0]
+        assert f"{int(repeats):,} {words}" in section
+
+
+def test_runs_on_pages_of_papers_are_as_many_as_in_the_overview():
+    overview = read_page("papers/README.md")
+    text = read_page("papers/r2d2.md").partition("## What was run")[2]
+    parts = re.findall(
+        r"^\| (?:staleness|lag|does it learn\?) \| \| .*?(\d+) (?:req|runs)", text, re.M
+    )
+    learning = text.partition("## Does it learn?")[2]
+    assert int(parts[2]) == len(re.findall(r"\| 1 \|$|^\| \d \| after|\(one run", learning, re.M))
+    assert len(parts) == 3 and f"| {sum(map(int, parts))} runs |" in overview
+    text = read_page("papers/imp-per.md").partition("## What was run")[2]
+    ((short, tasks),) = re.findall(
+        r"^\| runs requested.*? \| (\d+), .*? (\d+) on each of the four", text, re.M
+    )
+    assert f"| {int(short) + 4 * int(tasks)} runs |" in overview
 
 
 def load_references():

@@ -44,6 +44,12 @@ def test_on_normal_returns_the_table_agrees_with_theory(table, n):
     assert near(table["normal", n]["thesis"], compute_thesis_coverage(n), 10_000)
 
 
+def test_coverage_of_the_thesis_interval_is_that_of_theory():
+    text = (ROOT / "docs" / "explanation" / "statistics.md").read_text()
+    shares = {n: compute_thesis_coverage(n) for n in (2, 5, 10)}
+    assert ", ".join(f"{share:.1%} at n = {n}" for n, share in shares.items()) in text
+
+
 @pytest.mark.parametrize("case", ["skewed", "two-humped"])
 @pytest.mark.parametrize("method", INTERVAL_METHODS)
 def test_script_reproduces_the_table(script, table, case, method):

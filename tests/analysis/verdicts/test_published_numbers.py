@@ -1,5 +1,6 @@
 """Numbers on pages about papers come out of the packed runs again."""
 
+import argparse
 import collections
 import csv
 import re
@@ -13,6 +14,7 @@ from benchmarks.variance_shares import decompose_part
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.stats.learning_curves import Endpoint
 from parallax.harness.cli.main import main
+from parallax.harness.cli.triage import find_reference
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "ladder" / "README.md"
@@ -73,6 +75,124 @@ def test_crossed_runs_of_another_machine_are_counted():
     numbers = [len(runs), len(other), *(n for seed in (0, 1, 3) for n in (counts[seed], seed))]
     found = [int(n) for n in re.findall(r"\d+", note)]
     assert found == [*numbers, counts[4], 4] and counts.keys() == {0, 1, 3, 4}
+
+
+def test_note_on_an_earlier_conversion_is_reproduced_by_its_command(tmp_path, monkeypatch, capsys):
+    (note,) = re.findall(r"^sbx's TD3 moves .*$", PAGE.read_text().replace("\\_", "_"), re.M)
+    (command,) = re.findall(r"parallax (study ablation .*)\.$", note)
+    monkeypatch.chdir(ROOT)
+    assert main([*command.split(), "--output", str(tmp_path)]) == 0
+    (share,) = re.findall(r"closed (\d+%) \((.*?), n = (\d) pairs\)", note)
+    assert "Of the gap to sbx it is {} ({}, {} seeds).".format(*share) in capsys.readouterr().out
+
+
+def test_costs_of_other_cells_are_those_of_the_ladder():
+    page = (ROOT / "docs" / "papers" / "how-stable-are-baselines.md").read_text()
+    runs = load_runs(ROOT / "docs" / "ladder" / "ladder.parquet").runs
+    counts, hours = [], []
+    for algorithm in ("td3", "sac"):
+        costs = [
+            [
+                run.training_cpu_seconds / run.timesteps[-1]
+                for run in runs
+                if (run.id.cell.algorithm, run.id.framework) == (algorithm, framework)
+                and np.isfinite(run.training_cpu_seconds)
+            ]
+            for framework in FRAMEWORKS
+        ]
+        counts.append(sum(map(len, costs)))
+        hours.append(sum(5e6 / 3600 * np.mean(one) for one in costs))
+    assert "{} runs of TD3 and {} of SAC of the three".format(*counts) in page
+    assert "about {:.0f} core-hours with TD3 and {:.0f} with SAC".format(*hours) in page
+
+
+def test_reference_spreads_of_triage_are_those_of_the_reference_runs():
+    page = (ROOT / "docs" / "how-to" / "triage-a-version.md").read_text()
+    ends = []
+    for algorithm, env in (("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")):
+        options = argparse.Namespace(reference=None, endpoint="auc", env=env, trust=False)
+        spread = find_reference(options, algorithm).spread
+        ends += [round(spread.low), round(spread.high)]
+    assert "they are {} to {} (TD3) and {} to {} (PPO on CartPole-v1)".format(*ends) in page
+    means = [float(mean) for mean in re.findall(r"; mean (-?\d+) inside the reference", page)]
+    assert len(means) == 2 and ends[0] < means[0] < ends[1] and ends[2] < means[1] < ends[3]
+
+
+def test_runs_of_ppo_that_learn_cartpole_are_counted():
+    text = (ROOT / "docs" / "explanation" / "alignment.md").read_text()
+    section = text.partition("### Do agents learn")[2].partition("\n### ")[0]
+    runs = [
+        run
+        for run in load_runs(ROOT / "docs" / "ladder" / "ladder.parquet").runs
+        if (run.id.cell.algorithm, run.id.cell.env) == ("ppo", "CartPole-v1")
+        and run.spec["alignment"] == "exact"
+    ]
+    curves = [run.results.mean(axis=1) for run in runs]
+    reached = [
+        run.timesteps[np.argmax(curve >= 475)]
+        for run, curve in zip(runs, curves, strict=True)
+        if curve.max() >= 475
+    ]
+    assert f"{len(reached)} of {len(runs)} runs reach" in section
+    assert f"within {max(reached):,} steps" in section
+    low = [curve[-1] for curve in curves if curve[-1] < 475]
+    assert f"{len(runs) - len(low)} of {len(runs)} runs are at 475 or above" in section
+    assert f"with {min(low):.0f} to {max(low):.0f}, are four" in section
+    names = collections.Counter(
+        run.id.framework for run, curve in zip(runs, curves, strict=True) if curve[-1] < 475
+    )
+    assert names == {"torchrl": 4, "skrl": 2, "tianshou": 1}
+
+
+def test_proposed_evaluation_episodes_are_those_of_the_tables():
+    text = (ROOT / "docs" / "explanation" / "statistics.md").read_text()
+    proposed = []
+    for study in ("ladder", "study"):
+        with (ROOT / "docs" / study / "tables" / "evaluation_noise.csv").open() as file:
+            proposed += [float(row["proposed_episodes"]) for row in csv.DictReader(file)]
+    few = sum(number <= 30 for number in proposed)
+    assert (
+        f"In the {len(proposed)} settings of both published studies this number is "
+        f"{min(proposed):.0f} to {max(proposed):.0f}, and at most 30 in {few} of them" in text
+    )
+
+
+def test_published_numbers_of_imp_per_with_double_dqn_are_reproduced(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
+    section = page.partition("## Double DQN, until uniform")[2].partition("\n## ")[0]
+    monkeypatch.chdir(ROOT)
+    effects, ways = read_replay_tables(tmp_path, "final", "imp_per_double")
+    lines = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in section.splitlines()]
+    costs = {line[0]: line[-2:] for line in lines if len(line) == 6 and len(line[0]) > 5}
+    rows = {line[0]: line[1:] for line in lines if len(line) == 7 and len(line[0]) > 5}
+    for name in ("Stable-Baselines3", "CleanRL", "TorchRL"):
+        framework = get_framework(name)
+        uniform, *shown, gain = rows[name]
+        assert float(uniform) == round(float(ways[framework, "uniform"]["final_mean"]))
+        for way, text in zip(("per", "rank", "atdc", "imp"), shown, strict=True):
+            row = effects[framework, get_strategy_name(way)]
+            values = [round(float(row[column])) for column in ("difference", "low", "high")]
+            assert [read_number(number) for number in NUMBER.findall(text)] == values
+        own = ways[framework, get_strategy_name("imp")]
+        values = [round(100 * float(own[f"gain_{end}"])) for end in ("over_per", "low", "high")]
+        assert [read_number(number) for number in NUMBER.findall(gain)] == values
+        whole = sum_costs(ways[framework, "per"])
+        for way, text in zip(("imp", "atdc"), costs[name], strict=True):
+            cost = sum_costs(ways[framework, get_strategy_name(way)])
+            assert float(text) == pytest.approx(cost / whole, abs=0.0051)
+
+
+def test_costs_of_imp_per_with_ddpg_have_the_range_of_the_verdict(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "papers" / "imp-per.md").read_text()
+    monkeypatch.chdir(ROOT)
+    costs = []
+    for study in ("imp_per_ddpg", "imp_per_reacher"):
+        _, ways = read_replay_tables(tmp_path / study, "auc", study)
+        costs += [
+            sum_costs(ways[one, get_strategy_name("imp")]) / sum_costs(ways[one, "per"])
+            for one in FRAMEWORKS
+        ]
+    assert f"{min(costs):.2f} to {max(costs):.2f} with DDPG over 8,000 steps" in page
 
 
 def get_framework(name):
