@@ -39,6 +39,10 @@ from parallax.analysis.verdicts.references import find_references
 
 LEVELS = ("defaults", "exact", "lockstep")
 """Levels of the decomposition, ordered by how much is equal between frameworks."""
+COMPARED_LEVEL = "exact"
+"""Level at which frameworks are compared for a choice: equal hyperparameters."""
+DIFFERENCE_ALPHA = 0.05
+"""Significance level at which frameworks are said to differ in a level."""
 SECONDARY_ENDPOINT = "last-3"
 """Endpoint for which shares are computed again, as a check."""
 MIN_SEEDS = 2

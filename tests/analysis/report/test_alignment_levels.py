@@ -19,13 +19,13 @@ from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections.alignment_levels import (
     describe_shares,
     list_level_findings,
-    make_choice_blocks,
     make_level_blocks,
 )
 from parallax.analysis.report.sections.crossed_design import (
     describe_recipe_dependence,
     make_crossed_section,
 )
+from parallax.analysis.report.sections.framework_choice import make_choice_blocks
 from parallax.analysis.stats.decomposition import (
     estimate_crossed_variance,
     estimate_framework_variance,
