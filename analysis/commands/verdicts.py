@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parallax.analysis.commands import common
+from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.figures import families
 from parallax.analysis.figures.figure_spec import (
     PNG_DPI,
@@ -88,6 +89,7 @@ def run_study(options: argparse.Namespace) -> int:
         *filter(None, [describe_mixed_endpoints(loaded, settled)]),
         "",
         *format_pair_verdicts(verdicts),
+        *_describe_versions(verdicts),
         "",
         *summarize_verdicts(verdicts),
     ]
@@ -121,6 +123,14 @@ def format_pair_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
             f"{learning.remark_on_pair(item, verdicts.not_learned)}"
         )
     return lines
+
+
+def _describe_versions(verdicts: study.StudyVerdicts) -> list[str]:
+    """Return a sentence on versions in which runs of the judged pairs differ, if any."""
+    pairs = (*verdicts.consistency, *verdicts.defaults)
+    groups = [group for item in pairs for group in (item.first, item.second)]
+    text = describe_result_versions(run for group in groups for run in group.runs)
+    return [text] if text else []
 
 
 def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:

@@ -24,6 +24,7 @@ from parallax.harness.cli.arguments import (
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import check_unique, load_json
+from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.catalogue import PROBES
@@ -39,7 +40,7 @@ FAILED, NOT_DRIVEN = "failed", "not driven"
 _EPILOG = """\
 exit codes:
   0  every bug that can be reintroduced is found, and every negative control is silent
-  1  a bug is missed, a control is not silent, or a measurement failed
+  1  a bug is missed or has no outcome, a control is not silent, or a measurement failed
   2  bad input
 
 examples:
@@ -252,7 +253,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure the bugs, print their outcomes and write the files that the options name.
 
     Returns:
-        0; 1 where a bug is missed or a control is not silent.
+        0; 1 where a bug is missed or has no outcome, or a control is not silent.
     """
     cases = list_bug_cases(options.frameworks or list_usable_frameworks(), options.bug)
     if options.list:
@@ -263,19 +264,21 @@ def run(options: argparse.Namespace) -> int:
         check_used_options(options, used, "--answers FILE runs no probe")
     check_output_folders([options.json, options.markdown])
     found = load_outcomes(options.answers) if options.answers else collect_outcomes(cases, options)
-    chosen = {(case.framework, case.algorithm, case.bug.name) for case in cases}
+    chosen = {(case.framework, case.algorithm, case.bug.name): case for case in cases}
     outcomes = [item for item in found if get_key(item) in chosen]
+    for item in outcomes if options.answers else ():
+        _check_outcome(options.answers, item, chosen[get_key(item)])
     table = render_table(outcomes)
-    print_lines([table])
     if absent := len(chosen) - len(outcomes):
-        print(f"\n{absent} of {len(chosen)} cases have no outcome.")
+        table += f"\n\n{absent} of {len(chosen)} cases have no outcome."
+    print_lines([table])
     if others := len(found) - len(outcomes):
         print(f"\nOutcomes of other bugs or frameworks, not shown: {others}.")
     if options.markdown:
         text = f"# Outcomes of released bugs\n\n{table}\n"
         write_output_files({options.markdown: text}, [options.markdown])
     good = {NAMED, FOUND, SILENT, NOT_DRIVEN}
-    return 0 if all(item.outcome in good for item in outcomes) else 1
+    return 0 if not absent and all(item.outcome in good for item in outcomes) else 1
 
 
 def format_case(case: BugCase) -> str:
@@ -316,6 +319,29 @@ def load_outcomes(path: Path) -> list[BugOutcome]:
     found = load_json(path, list[BugOutcome], "outcomes. Write them with --json")
     check_unique(f"{path}: the outcome of", (" ".join(get_key(item)) for item in found))
     return found
+
+
+def _check_outcome(file: Path, item: BugOutcome, case: BugCase) -> None:
+    """Check that a stored outcome is possible for the bug of its name.
+
+    Raises:
+        SpecError: It is not: the file is of another version, or was changed.
+    """
+    facts = ("last_bad", "first_good", "reference")
+    different = [name for name in facts if getattr(item, name) != getattr(case.release, name)]
+    possible = {MISSED, *((SILENT, FALSE_ALARM) if case.is_control else (NAMED, FOUND, FAILED))}
+    if item.outcome not in (possible if case.is_driven else {NOT_DRIVEN}):
+        different.append("outcome")
+    is_named = bool(set(item.changed) & set(case.expected_probes))
+    is_known = set(item.changed) <= {probe.name for probe in PROBES}
+    if not is_known or (item.outcome == NAMED and not is_named):
+        different.append("changed")
+    if different:
+        name = different[0]
+        raise SpecError(
+            f"{file}: {' '.join(get_key(item))}: {name}={format_value(getattr(item, name))} does "
+            "not fit the bug of this version. Measure it again with --json."
+        )
 
 
 def render_table(outcomes: Sequence[BugOutcome]) -> str:

@@ -85,6 +85,8 @@ def run_export(options: argparse.Namespace) -> int:
     Returns:
         0; 1 where one could not be written.
     """
+    if options.output.exists() and not options.output.is_dir():
+        raise SpecError(f"--output {options.output} is no folder: name another one.")
     runs, failed = _find_policies([Path(word) for word in options.words], trust=options.trust)
     targets = {str(folder): str(_make_export_path(options.output, folder, runs)) for folder in runs}
     for target, count in collections.Counter(targets.values()).items():
@@ -127,6 +129,11 @@ def run_video(options: argparse.Namespace) -> int:
     runs, failed = _find_policies(folders, trust=options.trust)
     if failed or len(runs) != len(folders):
         raise SpecError("Name folders of single runs that have a policy, each of them once.")
+    episodes = next(iter(runs.values())).eval_episodes
+    if options.episode >= episodes:
+        raise SpecError(
+            f"--episode {options.episode}: the last evaluation has episodes 0 to {episodes - 1}."
+        )
     if len({(spec.python, spec.threads) for spec in runs.values()}) > 1:
         raise SpecError(
             "Runs of different interpreters or thread counts cannot be shown in one video. "
@@ -143,6 +150,8 @@ def run_video(options: argparse.Namespace) -> int:
 def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -> None:
     if options.output.suffix != ".mp4":
         raise SpecError(f"--output {options.output}: the name must end in .mp4.")
+    if options.output.exists() and not options.output.is_file():
+        raise SpecError(f"--output {options.output} is no regular file: name another one.")
     if len(folders) > 1 and options.words:
         raise SpecError("Name several runs after --compare: --compare FOLDER FOLDER.")
 

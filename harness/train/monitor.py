@@ -46,6 +46,13 @@ from parallax.harness.train.env_states import (
 from parallax.harness.train.evaluation import PolicyEvaluator
 from parallax.harness.train.prepare import PreparedRun
 
+_MAX_RETURN, _MAX_LENGTH = float(np.finfo(np.float32).max), 2**31 - 1  # of types in the file
+
+
+def _is_within(array: Any, kind: str, least: float, most: float) -> bool:
+    values = np.asarray(array)
+    return values.dtype.kind == kind and bool(((least <= values) & (values <= most)).all())
+
 
 class _BestState(msgspec.Struct, frozen=True):
     """State of a `BestPolicy`."""
@@ -199,7 +206,10 @@ class TrainingMonitor:
         planned = list(self.evaluator.list_past_steps())
         arrays = [*state["returns"], *state["lengths"]]
         shape = (self._spec.eval_episodes,)
-        fits = all(np.shape(array) == shape and np.isfinite(array).all() for array in arrays)
+        fits = all(np.shape(array) == shape for array in arrays)
+        # A run with other values could not be read once it is complete.
+        fits &= all(_is_within(array, "f", -_MAX_RETURN, _MAX_RETURN) for array in state["returns"])
+        fits &= all(_is_within(array, "i", 0, _MAX_LENGTH) for array in state["lengths"])
         if list(state["timesteps"]) != planned or not fits or len(arrays) != 2 * len(planned):
             raise StateMismatchError(f"its evaluations are not those until step {self.steps}")
         self._folder.load_state(state)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from parallax.analysis.data.runs import CELL_FIELDS, CompletedRun, LoadedRuns, StudyCell
+from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.escaping import format_csv
 from parallax.analysis.labels import (
     INTERVAL_FORMULAS,
@@ -223,7 +224,8 @@ def make_notes(
     found: dict[str, list[StudyCell]] = {}
     for row in comparisons:
         runs = [run for run in loaded.runs if run.id.cell == row.cell]
-        for text in (*_note_different_ends(row), *_note_different_settings(runs)):
+        notes = (*_note_different_ends(row), *_note_different_settings(runs))
+        for text in filter(None, (*notes, describe_result_versions(runs))):
             found.setdefault(text, []).append(row.cell)
     marks = {
         row.cell: tuple(i for i, cells in enumerate(found.values(), 1) if row.cell in cells)

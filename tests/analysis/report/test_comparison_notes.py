@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from parallax.analysis.report.sections.comparison import (
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
+from parallax.harness.cli.main import main
 
 OPTIONS = VerdictOptions()
 
@@ -98,6 +100,19 @@ def test_equal_last_steps_need_no_note(results, make_run):
     make_run(framework="sb3")
     make_run(framework="cleanrl")
     assert noted(results).numbered_notes == ()
+
+
+def test_versions_in_which_frameworks_differ_are_printed(results, make_run, tmp_path, capsys):
+    for framework, version in (("sb3", "2.3"), ("cleanrl", "3.1")):
+        for seed in range(2):
+            file = make_run(framework=framework, seed=seed, score=100.0 + seed) / "run.json"
+            made = {"provenance": {"packages": {"mujoco": version}}}
+            file.write_text(json.dumps(json.loads(file.read_text()) | made))
+    text = "Compared runs have different versions of mujoco 2.3 and 3.1."
+    assert noted(results).numbered_notes == (text,)
+    output = ["--output", str(tmp_path / "out")]
+    assert main(["study", "verdicts", str(results), *output]) == 0
+    assert f"\n{text}\n" in capsys.readouterr().out
 
 
 def test_runs_that_differ_in_unnamed_settings_are_noted(results, make_run):

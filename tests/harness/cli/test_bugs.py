@@ -174,6 +174,36 @@ def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
         command.load_outcomes(file)
 
 
+def test_bugs_without_a_stored_outcome_are_not_found(tmp_path, capsys):
+    named = judge(find_case("bug.signed-kl"), answer(1), answer(2))
+    file, page = tmp_path / "bugs.json", tmp_path / "bugs.md"
+    file.write_text(command.outcomes_to_text([named]))
+    words = ["bugs", "--answers", str(file), "--markdown", str(page), "--frameworks", "sb3"]
+    assert main([*words, "--bug", "bug.signed-kl"]) == 0 and "no outcome" not in page.read_text()
+    assert main([*words, "--bug", "bug.signed-kl,bug.no-timeout-bootstrap"]) == 1
+    assert "cases have no outcome." in page.read_text()
+    assert "cases have no outcome." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"outcome": "silent"}, "outcome=silent"),
+        ({"outcome": "not driven"}, "outcome=not driven"),
+        ({"changed": ["ppo.gae"]}, "changed="),
+        ({"outcome": "found", "changed": ["a"]}, "changed="),
+        ({"last_bad": "9.9"}, "last_bad=9.9"),
+    ],
+)
+def test_stored_outcomes_that_a_bug_cannot_have_are_refused(change, words, tmp_path, capsys):
+    named = judge(find_case("bug.signed-kl"), answer(1), answer(2))
+    file = tmp_path / "bugs.json"
+    file.write_text(json.dumps([dataclasses.asdict(named) | change]))
+    assert main(["bugs", "--answers", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert f"sb3 ppo bug.signed-kl: {words}" in error and "does not fit the bug" in error
+
+
 def test_the_command_lists_bugs_of_every_framework():
     assert set(FRAMEWORKS) <= set(find_adapter_entry_points())
     lines = [command.format_case(case) for case in CASES]

@@ -428,6 +428,12 @@ def test_runs_that_would_be_exported_to_one_file_are_refused(folder, copy, tmp_p
     assert not (tmp_path / "x").exists()
 
 
+def test_export_to_a_file_in_place_of_a_folder_is_refused(folder, tmp_path, capsys):
+    (tmp_path / "x").touch()
+    assert main(["policy", "export", str(folder), "--output", str(tmp_path / "x")]) == 2
+    assert f"--output {tmp_path / 'x'} is no folder: name another one." in capsys.readouterr().err
+
+
 def export_policy(monkeypatch, folder, target, save):
     """Answer of a worker where the framework's function that saves a model is `save`."""
     policy = dataclasses.replace(load_policy(folder), save=save, suffix=".pt")
@@ -506,9 +512,13 @@ def test_titles_of_policies_are_unique(folder, copy):
         (["--output", "x.avi"], "must end in .mp4"),
         (["--output", "x.mp4", "--episode", "-1"], "'-1' must be from 0 to 999999"),
         (["--output", "x.mp4", "--episode", "1" * 13], "must be from 0 to 999999"),
+        (["--output", "x.mp4", "--episode", "999"], "--episode 999: the last evaluation has"),
+        (["--output", "folder.mp4"], "--output folder.mp4 is no regular file"),
         (["second", "--output", "x.mp4"], "Name several runs after --compare"),
     ],
 )
-def test_invalid_video_options_are_refused(folder, words, message, capsys):
+def test_invalid_video_options_are_refused(folder, words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.mp4").mkdir()
     assert main(["policy", "video", str(folder), *words]) == 2
     assert message in capsys.readouterr().err

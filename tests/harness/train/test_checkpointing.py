@@ -290,6 +290,39 @@ class TestOddStarts:
             assert content["status"] == "failed" and content["resume_notes"] == []
             assert content["resumed_from"] in (48, 56)
 
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("returns", [1e39, 1.0]),
+            ("returns", [1j, 1.0]),
+            ("lengths", [-5, 1]),
+            ("lengths", [2**31, 1]),
+            ("lengths", [1.5, 1.0]),
+        ],
+    )
+    def test_evaluations_that_the_file_cannot_have_are_refused(
+        self, undisturbed, tmp_path, name, values
+    ):
+        """Otherwise the run would be complete, and its evaluations damaged."""
+        raw = np.array(values).tobytes()
+        digest = hashlib.sha256(raw).digest()
+
+        def change(state):
+            state["records"][name][0] = {"\0": [np.array(values).dtype.str, [2], [digest]]}
+
+        def add(pieces):
+            number = newest(folder)
+            with (folder / "checkpoint" / f"{number}.pieces").open("ab") as file:
+                pieces[digest] = [number, file.tell(), len(raw)]
+                file.write(raw)
+
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        alter(folder, newest(folder), change, add)
+        content = go(prepared, folder)
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "its evaluations are not those until step 48" in content["resume_notes"][1]
+
     def test_arrays_that_no_such_training_has_are_refused(self, undisturbed, tmp_path, monkeypatch):
         """An array of equal chunks takes no place in a file."""
 
