@@ -178,7 +178,7 @@ def combine_runs(found: RunCollection) -> LoadedRuns:
     others = [dataclasses.replace(one, id=_name_level(one.id, levels)) for one in found.excluded]
     separated, sentences = separate_conflicting_runs(runs)
     used, copies = _remove_copies(separated, found.root)
-    conflicts = (*sentences, *_describe_equal_runs(used))
+    conflicts = (*sentences, *_describe_equal_runs(used), *_describe_foreign_checkpoints(used))
     return LoadedRuns(found.root, used, (*others, *copies), found.links, conflicts)
 
 
@@ -201,9 +201,27 @@ def _describe_equal_runs(runs: Sequence[CompletedRun]) -> Iterator[str]:
                 continue
             named.append(members)
             seeds = ", ".join(f"seed={run.id.seed}" for run in members)
-            place = "/".join((cell.study, cell.env, cell.algorithm, cell.hps, cell.variant))
             end = "" if what == "evaluations" else ", or training may ignore the seed"
+            place = _format_place(cell)
             yield f"{place}: {seeds} of {framework} have equal {what}; one may be a copy{end}"
+
+
+def _describe_foreign_checkpoints(runs: Sequence[CompletedRun]) -> Iterator[str]:
+    """Yield which runs of a setting continue a checkpoint that another user may have changed."""
+    found: dict[tuple[StudyCell, str], list[CompletedRun]] = collections.defaultdict(list)
+    for run in runs:
+        if run.has_foreign_checkpoint:
+            found[run.id.cell, run.id.framework].append(run)
+    for (cell, framework), members in found.items():
+        seeds = ", ".join(f"seed={run.id.seed}" for run in members)
+        yield (
+            f"{_format_place(cell)}: {seeds} of {framework} resumed from a checkpoint that was not "
+            "written with the user's own key; its author may have changed it"
+        )
+
+
+def _format_place(cell: StudyCell) -> str:
+    return "/".join((cell.study, cell.env, cell.algorithm, cell.hps, cell.variant))
 
 
 def _name_level(run_id: RunId, levels: Mapping[tuple[str, str], set[str]]) -> RunId:

@@ -81,6 +81,7 @@ class CompletedRun:
         interventions: Names of all changes that were applied, patches included.
         references: Returns of policies without training that were measured with the run.
         weights: SHA-256 of the stored policy's weights; empty if run.json has none.
+        has_foreign_checkpoint: Whether another user may have changed a checkpoint it continues.
         is_imputed: Whether it takes the place of a failed run, with equal returns throughout.
     """
 
@@ -101,6 +102,7 @@ class CompletedRun:
     interventions: frozenset[str] = frozenset()
     references: Mapping[str, ReferenceReturns] = dataclasses.field(default_factory=dict)
     weights: str = ""
+    has_foreign_checkpoint: bool = False
     is_imputed: bool = False
 
     @functools.cached_property
@@ -287,6 +289,7 @@ def make_loaded_run(
         interventions=frozenset(record.interventions),
         references=record.references,
         weights=record.weights_sha256 or "",
+        has_foreign_checkpoint=record.has_foreign_checkpoint,
     )
 
 

@@ -268,6 +268,7 @@ class RunRecord(Struct, frozen=True):
     attempts: list[RunAttempt] = []
     resumed_from: Count | None = None
     resume_notes: list[str] = []
+    has_foreign_checkpoint: bool = False
     timings: RunTimings = RunTimings()
     provenance: RunProvenance = RunProvenance()
     files: dict[str, str] = {}

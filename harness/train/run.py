@@ -107,6 +107,7 @@ def _record_start(folder: RunFolder, started: float, attempts: list[dict[str, An
         stopped_by=None,
         attempts=attempts,
         resumed_from=None,
+        has_foreign_checkpoint=False,
         resume_notes=[],
         timings={"started": started},
         pid=me.pid,
@@ -223,7 +224,10 @@ class _RunAttempt:
         self._is_own = start is None or start.is_own
         self._earlier_seconds = start.about["seconds"] if start else 0.0
         self._earlier_cpu_seconds = start.about.get("cpu_seconds", math.nan) if start else 0.0
-        folder.update_run(resumed_from=start.about["step"] if start else None)
+        folder.update_run(
+            resumed_from=start.about["step"] if start else None,
+            has_foreign_checkpoint=not self._is_own,
+        )
         manager = CheckpointManager(
             folder.checkpoints, self._describe_checkpoint, every, stop, start, self._add_note
         )

@@ -163,6 +163,14 @@ def test_variants_have_the_level_that_all_of_their_runs_have(variant, levels, ex
     assert loaded.links == (Path("link"),) and loaded.conflicts == ()
 
 
+def test_runs_that_continue_a_checkpoint_of_another_user_are_named():
+    first, second, own = (make_run(seed) for seed in range(3))
+    changed = [dataclasses.replace(run, has_foreign_checkpoint=True) for run in (first, second)]
+    (sentence,) = combine(*changed, own).conflicts
+    assert "seed=0, seed=1 of sb3 resumed from a checkpoint that was not written" in sentence
+    assert combine(first, second, own).conflicts == ()
+
+
 def test_a_second_copy_of_a_run_is_not_used():
     made = RunProvenance()
     runs = [

@@ -234,6 +234,7 @@ class TestOddStarts:
             content = go(prepared, folder)
             assert content["resumed_from"] == resumed and result(folder) == undisturbed
             assert len(content["resume_notes"]) == 2 * altered
+            assert not content["has_foreign_checkpoint"]
             for warning in content["resume_notes"][::2]:
                 assert "not written with this user's key" in warning
             for note in content["resume_notes"][1::2]:
@@ -261,6 +262,7 @@ class TestOddStarts:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / now))
         content = go(prepared, folder)
         assert content["resumed_from"] == 48 and result(folder) == undisturbed
+        assert content["has_foreign_checkpoint"] == (not is_own)
         notes = ["was not written with this user's key" in one for one in content["resume_notes"]]
         assert notes == ([] if is_own else [True])
         for key in iterate_some(tmp_path.glob("*/parallax/checkpoint.key")):
@@ -277,6 +279,7 @@ class TestOddStarts:
         assert content["resumed_from"] == 56 and result(folder) == undisturbed
         (note,) = content["resume_notes"]
         assert "continues one that was not written with this user's key" in note
+        assert content["has_foreign_checkpoint"]
 
     def test_failure_before_or_long_after_resuming_is_not_retried(
         self, undisturbed, tmp_path, monkeypatch

@@ -100,6 +100,7 @@ def test_starting_run_clears_its_previous_outcome(monkeypatch):
     assert folder.content == {
         **{"status": "running", "failure": None, "stopped_by": None, "resumed_from": None},
         **{"attempts": [{"status": "failed"}], "resume_notes": [], "timings": {"started": 5.0}},
+        "has_foreign_checkpoint": False,
         **{"pid": 7, "host": "here", "job": None},
     }
 
