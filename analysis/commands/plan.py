@@ -16,7 +16,7 @@ from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan import planning
 from parallax.analysis.plan.planning import SeedNeed
 from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
-from parallax.analysis.report.sections.consistency import make_sequential_table
+from parallax.analysis.report.sections.pair_tables import make_sequential_table
 from parallax.analysis.report.tables import table_to_csv
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.groups import group_runs

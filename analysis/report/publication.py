@@ -37,6 +37,7 @@ from parallax.analysis.report.sections import (
     hyperparameters,
     level_checks,
     overall,
+    pairs_by_setting,
     ranking,
     reproduction,
     runs,
@@ -188,12 +189,12 @@ def _make_verdicts_section(study: StudyPublication) -> ReportSection:
     suites, with_failed = suite.describe_suites(verdicts), list_failed_run_answers(verdicts)
     blocks: tuple[Block, ...] = (
         *_describe_terms(study),
-        consistency.make_setting_summary(verdicts, pairs),
+        pairs_by_setting.make_setting_summary(verdicts, pairs),
         overall.describe_omnibus(verdicts),
         Listing(suites, "All tasks of an algorithm together") if suites else "",
         Listing(with_failed, consistency.describe_bottom_score(verdicts)) if with_failed else "",
         *(
-            consistency.make_setting_sections(verdicts, pairs)
+            pairs_by_setting.make_setting_sections(verdicts, pairs)
             or ["No two frameworks have a run in one setting."]
         ),
     )
@@ -305,8 +306,8 @@ def _make_defaults_section(
         ),
         runs.describe_equal_runs(loaded),
         *study.find_figure_specs(DEFAULTS_NAME),
-        consistency.make_setting_summary(verdicts, own),
-        *consistency.make_setting_sections(verdicts, own),
+        pairs_by_setting.make_setting_summary(verdicts, own),
+        *pairs_by_setting.make_setting_sections(verdicts, own),
     )
     return [ReportSection("Library defaults", blocks)]
 

@@ -19,7 +19,15 @@ from parallax.analysis.report.document import (
     ReportSection,
     join_words,
 )
-from parallax.analysis.report.sections import ablation, consistency, learning, overall, runs, suite
+from parallax.analysis.report.sections import (
+    ablation,
+    consistency,
+    learning,
+    overall,
+    pair_tables,
+    runs,
+    suite,
+)
 from parallax.analysis.report.sections.alignment_levels import make_level_section
 from parallax.analysis.report.sections.comparison import format_why_command
 from parallax.analysis.report.sections.crossed_design import make_crossed_section
@@ -97,9 +105,9 @@ def make_report_document(
             "consistency",
             draw("reached") if not results.levels else (),
             *draw("verdicts", "highlights", "intervals", "consistency"),
-            consistency.make_consistency_table(verdicts),
-            consistency.make_defaults_table(verdicts),
-            consistency.make_intention_to_treat_table(verdicts),
+            pair_tables.make_consistency_table(verdicts),
+            pair_tables.make_defaults_table(verdicts),
+            pair_tables.make_intention_to_treat_table(verdicts),
             *make_both_tables(learning.make_learning_table),
             suite.make_noise_table(verdicts),
             *_make_next_step(results),
@@ -312,9 +320,9 @@ def _make_method_section(results: StudyResults, command: str, versions: str) -> 
 def make_verdict_tables(verdicts: StudyVerdicts) -> dict[str, Table[Any]]:
     """Return a table for each question and for each other analysis, by the name of its file."""
     return {
-        "consistency.csv": consistency.make_consistency_table(verdicts),
-        "defaults.csv": consistency.make_defaults_table(verdicts),
-        "intention_to_treat.csv": consistency.make_intention_to_treat_table(verdicts),
+        "consistency.csv": pair_tables.make_consistency_table(verdicts),
+        "defaults.csv": pair_tables.make_defaults_table(verdicts),
+        "intention_to_treat.csv": pair_tables.make_intention_to_treat_table(verdicts),
         "evaluation_noise.csv": suite.make_noise_table(verdicts),
         **{f"{name}.csv": make(verdicts) for name, make in _TABLES.items()},
         **{

@@ -18,7 +18,7 @@ from parallax.analysis.labels import (
     make_anchor,
 )
 from parallax.analysis.report import document
-from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.report.sections.pairs_by_setting import format_setting_with_recipe
 from parallax.analysis.report.tables import TableRow, format_bare_p_value, list_size_values
 from parallax.analysis.stats.two_sample import MeanRatio, PairedDifference
 from parallax.analysis.verdicts.ablation import (

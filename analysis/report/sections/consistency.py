@@ -1,36 +1,31 @@
-"""Consistency (RQ2): words and tables on whether frameworks score the same."""
+"""Consistency (RQ2): the answer in words on whether frameworks score the same."""
 
 import collections
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import (
     MISSING,
-    describe_recipe,
     describe_sizes_used,
-    find_own_parts,
     format_count,
     format_higher_minus_lower_interval,
     format_number,
     format_p_value,
     format_range,
-    format_seeds_needed,
     format_setting,
-    format_steps,
     format_verdict_counts,
     get_label,
     group_by_variant,
     split_main_variants,
 )
-from parallax.analysis.report import document, tables
-from parallax.analysis.report.sections import hyperparameters, learning
+from parallax.analysis.report import document
+from parallax.analysis.report.sections import learning
 from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts import statements
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.analysis.verdicts.sequential import SequentialVerdict
 from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT, INCONCLUSIVE
 from parallax.analysis.verdicts.study import StudyVerdicts
 
@@ -39,7 +34,7 @@ _FAMILY_PHRASES = {
     "setting": "all pairs of a setting",
     "all": "all pairs",
 }
-_VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
+VERDICT_ORDER = (DIFFERENT, EQUIVALENT, INCONCLUSIVE)
 _FINDING_ORDER = (DIFFERENT, statements.UNEQUAL_FAILURES, EQUIVALENT, statements.CONDITIONAL_PREFIX)
 
 
@@ -101,7 +96,7 @@ def _describe_defaults(verdicts: StudyVerdicts) -> tuple[document.LinkedSentence
     _, begun = split_main_variants(verdicts.defaults, verdicts.main_cells, lambda item: item.cell)
     found = []
     for words, own in begun:
-        counts = format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)
+        counts = format_verdict_counts([item.verdict for item in own], VERDICT_ORDER)
         text = f"{words} under library defaults: {counts}."
         text += _describe_failures(own, verdicts.options.alpha)
         text += _describe_learned_count(own, verdicts)
@@ -127,7 +122,7 @@ def _link_suites(verdicts: StudyVerdicts) -> list[document.LinkedSentence]:
 def _describe_study_part(own: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
     """Return the counts of one algorithm and variant, and whether there is any difference."""
     cell = own[0].cell
-    text = f"{format_verdict_counts([item.verdict for item in own], _VERDICT_ORDER)}."
+    text = f"{format_verdict_counts([item.verdict for item in own], VERDICT_ORDER)}."
     text += describe_statements(own)
     omnibus = verdicts.omnibus_by_variant.get(cell.variant_key)
     if omnibus:
@@ -259,7 +254,7 @@ def _describe_learned_count(own: Sequence[PairVerdict], verdicts: StudyVerdicts)
 
 
 def _format_headline(items: Sequence[PairVerdict], verdicts: StudyVerdicts) -> str:
-    words = format_verdict_counts([item.verdict for item in items], _VERDICT_ORDER)
+    words = format_verdict_counts([item.verdict for item in items], VERDICT_ORDER)
     inconclusive = [item for item in items if item.verdict == INCONCLUSIVE]
     sentences = [
         f"Of {format_count(len(items), 'pair')} of frameworks with equal hyperparameters: {words}.",
@@ -453,332 +448,3 @@ def _describe_outlier_framework(
 def _format_score(group: ScoreGroup) -> str:
     mean = format_number(float(group.moments.mean))
     return f"{get_label(group.framework)} ({mean}, n = {group.n})"
-
-
-def make_consistency_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
-    """Return a table with a row for each pair of frameworks in a setting."""
-    return _make_pairs_table("t-consistency", "Every pair of frameworks", verdicts.consistency)
-
-
-def make_defaults_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
-    """Return a table with a row for each pair of frameworks under library defaults."""
-    title = "Every pair of frameworks under library defaults"
-    return _make_pairs_table("t-defaults", title, verdicts.defaults)
-
-
-def make_intention_to_treat_table(verdicts: StudyVerdicts) -> tables.Table[PairVerdict]:
-    """Return a table with a row for each pair with a failed run, which counts at the bottom."""
-    title = "Pairs with failed runs, which count at the bottom of the task's range"
-    return _make_pairs_table("t-intention-to-treat", title, verdicts.intention_to_treat)
-
-
-def _make_pairs_table(
-    name: str, title: str, items: Sequence[PairVerdict]
-) -> tables.Table[PairVerdict]:
-    columns: tuple[tables.Column[PairVerdict], ...] = (
-        *tables.make_setting_columns(lambda i: i.cell, [item.cell for item in items]),
-        *tables.make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
-        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        tables.make_text_column("statement", "statement", lambda i: i.statement.text),
-        tables.make_csv_column("same_algorithm", lambda i: i.is_same_algorithm),
-        tables.make_csv_column("hyperparameter_differences", _format_unequal_fields),
-        tables.make_csv_column("code_differences", _format_code_differences),
-        tables.make_csv_column("p_mean", lambda i: i.statement.p_mean),
-        tables.make_csv_column("tolerated_failure_rate", lambda i: i.statement.tolerated_failures),
-        tables.make_csv_column("failure_rate_limit", lambda i: i.statement.failure_limit),
-        tables.make_csv_column("first_diverged", lambda i: i.first.failed),
-        tables.make_csv_column("second_diverged", lambda i: i.second.failed),
-        tables.make_csv_column("p_log_rank", lambda i: i.p_log_rank),
-        tables.make_csv_column("detectable", lambda i: i.detectable),
-        *tables.make_size_columns("first", lambda i: i.first),
-        *tables.make_size_columns("second", lambda i: i.second),
-        tables.make_number_column("difference", "difference", lambda i: i.difference),
-        *tables.make_interval_columns("low", "high", lambda i: (i.low, i.high)),
-        tables.make_csv_column("p_welch", lambda i: i.p_welch),
-        tables.make_csv_column("p_permutation", lambda i: i.p_permutation),
-        tables.make_p_value_column("p_holm", "p corrected", lambda i: i.p_holm),
-        tables.make_csv_column("p_tost", lambda i: i.p_tost),
-        tables.make_csv_column("p_unobserved_failures", lambda i: i.p_unobserved_failures),
-        tables.make_csv_column("p_equivalence", lambda i: i.p_equivalence),
-        tables.make_p_value_column(
-            "p_equivalence_holm", "p equivalence", lambda i: i.p_equivalence_holm
-        ),
-        tables.make_number_column("margin", "margin", lambda i: i.margin.size),
-        tables.make_csv_column("margin_from", lambda i: i.margin.zero),
-        tables.make_csv_column("margin_to", lambda i: i.margin.reference),
-        tables.make_csv_column("margin_of", lambda i: i.margin.source),
-        tables.make_csv_column("range_low", lambda i: i.range.low),
-        tables.make_csv_column("range_high", lambda i: i.range.high),
-        tables.make_csv_column("range_of", lambda i: i.range.source),
-        tables.Column(
-            "",
-            "failed",
-            lambda i: i.failures,
-            lambda failures: " ".join(failures.counts),
-            lambda failures: failures.difference,
-        ),
-        tables.make_csv_column("failed_below", lambda i: i.failures.threshold),
-        tables.make_csv_column("first_failed", lambda i: (i.failures.failed or ("", ""))[0]),
-        tables.make_csv_column("second_failed", lambda i: (i.failures.failed or ("", ""))[1]),
-        tables.make_csv_column("p_failed", lambda i: i.failures.p),
-        tables.make_csv_column("p_failed_holm", lambda i: i.failures.p_holm),
-        *_make_estimate_columns(
-            "failed_difference", lambda i: (i.failures.difference, i.failures.low, i.failures.high)
-        ),
-        tables.make_csv_column("family", lambda i: i.family),
-        tables.make_csv_column("family_size", lambda i: i.family_size),
-        tables.make_number_column(
-            "seeds_needed", "seeds needed", lambda i: i.seeds_needed, format_seeds_needed
-        ),
-        *_make_estimate_columns("hedges_g", lambda i: i.hedges_g),
-        tables.make_number_column("", "P(first better)", lambda i: i.improvement[0]),
-        *_make_estimate_columns("improvement", lambda i: i.improvement),
-        tables.make_csv_column("is_rounding_sensitive", lambda i: i.is_rounding_sensitive),
-        tables.Column(
-            "",
-            "n",
-            lambda i: (i.first, i.second),
-            lambda groups: " ".join(map(tables.format_sizes, groups)),
-            lambda groups: min(group.n for group in groups),
-        ),
-        tables.make_text_column("caveats", "caveats", lambda i: "; ".join(i.caveats)),
-    )
-    return tables.Table(name, title, columns, tuple(items), lambda i: (i.first, i.second))
-
-
-def _make_estimate_columns(
-    key: str, get_values: Callable[[PairVerdict], tuple[float, float, float]]
-) -> list[tables.Column[PairVerdict]]:
-    """Return an estimate and both ends of its interval, for CSV files."""
-    return [
-        tables.make_csv_column(key, lambda i: get_values(i)[0]),
-        tables.make_csv_column(f"{key}_low", lambda i: get_values(i)[1]),
-        tables.make_csv_column(f"{key}_high", lambda i: get_values(i)[2]),
-    ]
-
-
-def make_setting_sections(
-    verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
-) -> tuple[document.ReportSection, ...]:
-    """Return a section for each algorithm, task and recipe of some pairs."""
-    cells = sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell))
-    lines = describe_intention_to_treat(verdicts)
-    sections = []
-    for cell in cells:
-        own = [item for item in pairs if item.cell == cell]
-        groups = verdicts.groups_by_cell.get(cell, ())
-        heading = format_setting_with_recipe(cell, groups, cells)
-        on_learning = learning.describe_learning(
-            verdicts.learning_by_cell.get(cell, ()), verdicts.vs_random_by_cell.get(cell, ()), own
-        )
-        blocks = _describe_setting(own, groups, on_learning, verdicts.options)
-        failed = tuple(
-            line
-            for line, item in zip(lines, verdicts.intention_to_treat, strict=True)
-            if item.cell == cell
-        )
-        if failed:
-            blocks += (document.Listing(failed, describe_bottom_score(verdicts)),)
-        sections.append(document.ReportSection(heading, (*blocks, _make_pairs_grid(own))))
-    return tuple(sections)
-
-
-def format_setting_with_recipe(
-    cell: StudyCell, groups: Sequence[ScoreGroup], cells: Sequence[StudyCell]
-) -> str:
-    """Return a setting in words, with its recipe's coverage and the steps runs were scored at.
-
-    Values that all settings of the algorithm share are left out.
-    """
-    parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
-    parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
-    own = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
-    at = format_range((step for group in groups for step in group.steps), format_steps)
-    after = f", after {at} steps" if at else ""
-    own += hyperparameters.describe_recipe_coverage(group.runs for group in groups)
-    return (
-        f"{get_label(cell.algorithm)} on {cell.env} under {describe_recipe(cell.hps)}{own}{after}"
-    )
-
-
-def make_setting_summary(
-    verdicts: StudyVerdicts, pairs: Sequence[PairVerdict]
-) -> document.Grid | str:
-    """Return a table of settings: frameworks that have learned, pairs by verdict."""
-    if not pairs:
-        return ""
-    rows: list[tuple[str, ...]] = []
-    for cell in sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell)):
-        own = [item for item in pairs if item.cell == cell]
-        counts = [str(sum(item.verdict == verdict for item in own)) for verdict in _VERDICT_ORDER]
-        named = [
-            get_label(cell.algorithm),
-            cell.env,
-            describe_recipe(cell.hps),
-            format_size_range(own),
-        ]
-        found = verdicts.vs_random_by_cell.get(cell, ())
-        learned = learning.count_learned(verdicts.learning_by_cell.get(cell, ()))
-        learned += learning.format_below_count(found)
-        margin = format_range((item.margin.size for item in own), format_number)
-        rows.append((*named, learned, margin, str(len(own)), *counts))
-    heads = ("algorithm", "task", "hyperparameters", "n", "shown to learn", "margin", "pairs")
-    return document.Grid((*heads, *_VERDICT_ORDER), tuple(rows))
-
-
-def _describe_setting(
-    pairs: Sequence[PairVerdict],
-    groups: Sequence[ScoreGroup],
-    blocks_on_learning: Sequence[document.Block],
-    options: VerdictOptions,
-) -> tuple[document.Block, ...]:
-    blocks: list[document.Block] = [_describe_run_counts(groups), *blocks_on_learning]
-    for verdict, lead in (
-        (DIFFERENT, "Different"),
-        (EQUIVALENT, f"Equivalent within {options.margin_share:.0%}"),
-    ):
-        own = [item for item in pairs if item.verdict == verdict]
-        own.sort(key=lambda item: -abs(item.difference))
-        head = f"{lead}: {len(own) or 'none'} of {format_count(len(pairs), 'pair')}"
-        head += f" (n = {format_size_range(pairs)})" * (not own)
-        blocks.append(document.Listing(tuple(f"{describe_pair(item)}." for item in own), head))
-    inconclusive = [item for item in pairs if item.verdict == INCONCLUSIVE]
-    blocks += [
-        _describe_inconclusive(inconclusive, len(pairs), options),
-        _describe_equivalent_so_far(pairs, options),
-    ]
-    if not all(item.range.known for item in pairs):
-        blocks.append(
-            "Parallax has no published score of this algorithm on this task and no range of its "
-            "scores was given, so that no number of runs can show frameworks to be equivalent here."
-        )
-    return tuple(blocks)
-
-
-def _describe_equivalent_so_far(pairs: Sequence[PairVerdict], options: VerdictOptions) -> str:
-    """Return a sentence on pairs that would be equivalent without possible unobserved failures."""
-    found = [
-        f"{get_label(item.first.framework)} and {get_label(item.second.framework)}"
-        for item in pairs
-        if item.is_limited_by_unobserved_failures
-    ]
-    if not found:
-        return ""
-    return (
-        f"{format_count(len(found), 'pair')} would be equivalent but for possible unobserved "
-        f"failures, by two one-sided tests at {options.alpha:.0%}, uncorrected: {', '.join(found)}."
-    )
-
-
-def _describe_run_counts(groups: Sequence[ScoreGroup]) -> document.Words:
-    sizes = {group.framework: (group.requested, group.completed, group.n) for group in groups}
-    found = [*sizes.values()]
-    usual = max(sorted(set(found), reverse=True), key=found.count)
-    odd = [
-        f"{get_label(name)} {'/'.join(map(str, size))}"
-        for name, size in sizes.items()
-        if size != usual
-    ]
-    text = f"{format_count(len(sizes), 'framework')}, runs requested/completed/used: "
-    text += f"{'/'.join(map(str, usual))} of each"
-    text += f", but {', '.join(odd)}." if odd else "."
-    runs = [run for group in groups for run in group.runs]
-    return (text, *hyperparameters.describe_equal_hyperparameters(runs))
-
-
-def describe_pair(item: PairVerdict) -> str:
-    """Return how far two frameworks are apart, with 95% interval, n and corrected p-value."""
-    high, low = sorted((item.first, item.second), key=lambda group: -float(group.moments.mean))
-    text = (
-        f"{get_label(high.framework)} ({format_number(float(high.moments.mean))}) above "
-        f"{get_label(low.framework)} ({format_number(float(low.moments.mean))}) by "
-        f"{format_number(abs(item.difference))}, 95% interval "
-        f"{format_higher_minus_lower_interval(item.difference, item.low, item.high)}, n = {high.n} "
-        f"and {low.n}"
-    )
-    if item.verdict == EQUIVALENT:
-        p = format_p_value(item.p_equivalence_holm)
-        return f"{text}, margin {format_number(item.margin.size)}, corrected {p}"
-    return f"{text}, corrected {format_p_value(item.p_holm)}"
-
-
-def _make_pairs_grid(pairs: Sequence[PairVerdict]) -> document.Grid:
-    """Return a table of all pairs, folded."""
-    rows = tuple(
-        (
-            f"{get_label(item.first.framework)} - {get_label(item.second.framework)}",
-            format_number(item.difference),
-            f"[{format_number(item.low)}, {format_number(item.high)}]",
-            f"{item.first.n} and {item.second.n}",
-            tables.format_bare_p_value(item.p_holm),
-            name_statement(item) + (", same algorithm" if item.is_same_algorithm else ""),
-            format_seeds_needed(item.seeds_needed) if item.verdict == INCONCLUSIVE else "",
-            _join_differences(item) or "none",
-        )
-        for item in pairs
-    )
-    heads = (
-        *("pair", "difference", "95% interval", "n", "corrected p", "verdict", "seeds needed"),
-        "other hyperparameters; differences in code, by the interventions that remove them",
-    )
-    return document.Grid(heads, rows, f"All {format_count(len(pairs), 'pair')}")
-
-
-def _format_unequal_fields(item: PairVerdict) -> str:
-    return ", ".join(hyperparameters.list_unequal_fields((*item.first.runs, *item.second.runs)))
-
-
-def _join_differences(item: PairVerdict) -> str:
-    return "; ".join(filter(None, (_format_unequal_fields(item), _format_code_differences(item))))
-
-
-def _format_code_differences(item: PairVerdict) -> str:
-    """Return the interventions of the reference form that each lacks, and remaining differences."""
-    sides = [group.runs for group in (item.first, item.second) if group.runs]
-    return "; ".join(filter(None, map(hyperparameters.format_remaining_differences, sides)))
-
-
-def _describe_inconclusive(
-    items: Sequence[PairVerdict], total: int, options: VerdictOptions
-) -> str:
-    if not items:
-        return f"Inconclusive: none of {format_count(total, 'pair')}."
-    known = [item for item in items if not math.isnan(item.low)]
-    apart = format_range((abs(item.difference) for item in items), format_number)
-    text = (
-        f"Inconclusive: {len(items)} of {format_count(total, 'pair')} (n = "
-        f"{format_size_range(items)} runs "
-        f"per framework). {'Their means are' if len(items) > 1 else 'Its means are'} {apart} apart."
-    )
-    if known:
-        widest = max(known, key=lambda item: item.high - item.low)
-        text += (
-            f" The widest 95% interval, of {get_label(widest.first.framework)} - "
-            f"{get_label(widest.second.framework)}, is [{format_number(widest.low)}, "
-            f"{format_number(widest.high)}]."
-        )
-    return f"{text} {describe_seeds_needed(items, options)}".rstrip()
-
-
-def format_size_range(items: Sequence[PairVerdict]) -> str:
-    """Return the least and the largest number of runs behind a mean."""
-    return format_range(group.n for item in items for group in (item.first, item.second))
-
-
-def make_sequential_table(items: Sequence[SequentialVerdict]) -> tables.Table[SequentialVerdict]:
-    """Return a table with a row for each pair of frameworks, after the checks so far."""
-    columns: tuple[tables.Column[SequentialVerdict], ...] = (
-        *tables.make_setting_columns(lambda i: i.first.cell, [item.first.cell for item in items]),
-        *tables.make_pair_columns(lambda i: i.first.framework, lambda i: i.second.framework),
-        tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
-        *tables.make_size_columns("first", lambda i: i.first),
-        *tables.make_size_columns("second", lambda i: i.second),
-        tables.make_csv_column("checks", lambda i: " ".join(map(str, i.check_sizes))),
-        tables.make_csv_column("next_check", lambda i: i.next_check_size or ""),
-        tables.make_csv_column("p_holm", lambda i: i.p),
-        tables.make_csv_column("p_permutation", lambda i: i.p_permutation),
-        tables.make_csv_column("p_equivalence_holm", lambda i: i.p_equivalence),
-        tables.make_csv_column("family", lambda i: i.family),
-    )
-    title = "Every pair of frameworks, by the sequential test"
-    return tables.Table("t-sequential", title, columns, tuple(items), lambda i: (i.first, i.second))

@@ -6,7 +6,7 @@ from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.labels import format_count, format_range
 from parallax.analysis.report.document import Inline, Strong, Words
 from parallax.analysis.report.sections import hyperparameters, learning
-from parallax.analysis.report.sections.consistency import (
+from parallax.analysis.report.sections.pairs_by_setting import (
     describe_pair,
     format_setting_with_recipe,
     format_size_range,

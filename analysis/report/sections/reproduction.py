@@ -15,7 +15,7 @@ from parallax.analysis.labels import (
 )
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, LinkedSentence, Listing, QuestionAnswer
-from parallax.analysis.report.sections.consistency import format_setting_with_recipe
+from parallax.analysis.report.sections.pairs_by_setting import format_setting_with_recipe
 from parallax.analysis.verdicts.reproduction import (
     SIMILAR,
     TARGETS_TABLE,

@@ -9,10 +9,6 @@ import numpy as np
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.runs import CompletedRun, RunId, StudyCell
 from parallax.analysis.report.render_markdown import render_blocks, render_words
-from parallax.analysis.report.sections.consistency import (
-    make_consistency_table,
-    make_setting_sections,
-)
 from parallax.analysis.report.sections.hyperparameters import (
     describe_differences,
     describe_equal_hyperparameters,
@@ -21,6 +17,8 @@ from parallax.analysis.report.sections.hyperparameters import (
     describe_unequal_recipes,
     list_hyperparameter_differences,
 )
+from parallax.analysis.report.sections.pair_tables import make_consistency_table
+from parallax.analysis.report.sections.pairs_by_setting import make_setting_sections
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_study
 

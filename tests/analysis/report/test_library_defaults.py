@@ -10,13 +10,17 @@ from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.figures.final_scores import make_overview_figure_specs
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.report.render_markdown import render_blocks, render_words
-from parallax.analysis.report.sections import consistency, headline, learning
-from parallax.analysis.report.sections.consistency import (
-    answer_consistency,
+from parallax.analysis.report.sections import headline, learning
+from parallax.analysis.report.sections.consistency import answer_consistency
+from parallax.analysis.report.sections.hyperparameters import describe_common_overrides
+from parallax.analysis.report.sections.pair_tables import (
     make_consistency_table,
     make_defaults_table,
 )
-from parallax.analysis.report.sections.hyperparameters import describe_common_overrides
+from parallax.analysis.report.sections.pairs_by_setting import (
+    make_setting_sections,
+    make_setting_summary,
+)
 from parallax.analysis.report.sections.runs import describe_equal_runs
 from parallax.analysis.report.study_report import make_verdict_tables
 from parallax.analysis.verdicts.consistency import name_family
@@ -63,7 +67,7 @@ def test_pairs_under_library_defaults_are_judged_separately(study_results):
 
 def test_section_lists_library_defaults_and_frameworks_that_learned(study_results):
     verdicts = study_results.verdicts
-    (section,) = consistency.make_setting_sections(verdicts, verdicts.main_defaults)
+    (section,) = make_setting_sections(verdicts, verdicts.main_defaults)
     text = "\n".join(render_blocks(section.blocks))
     assert section.heading.startswith("PPO on Pendulum-v1 under library defaults")
     assert "3 frameworks, runs requested/completed/used: 5/5/5 of each." in text
@@ -73,7 +77,7 @@ def test_section_lists_library_defaults_and_frameworks_that_learned(study_result
         "Not shown to be better or worse than random:\n\n- CleanRL (-12" in text
         and "n = 5." in text
     )
-    (row,) = consistency.make_setting_summary(verdicts, verdicts.main_defaults).rows
+    (row,) = make_setting_summary(verdicts, verdicts.main_defaults).rows
     assert "2 of 3" in row
 
 
