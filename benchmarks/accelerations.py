@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION, split_device
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.files import write_text
 
 CASES: tuple[tuple[str, str, str], ...] = (

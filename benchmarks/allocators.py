@@ -58,7 +58,7 @@ def measure_training(framework: str, algorithm: str, env: str) -> dict[str, Any]
     """Return CPU seconds of one run in this process, with only the last evaluation, and weights."""
     import support
 
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
 
     for name in load_adapter(framework).training_modules(algorithm):
         importlib.import_module(name)

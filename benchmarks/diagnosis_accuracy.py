@@ -255,7 +255,7 @@ def name_intervention(one: PlantedFault) -> str:
     """Return the name of a fault on the command line."""
     if not one.operator:
         return one.text
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.interventions.mutants import load_mutants
 
     matching = [

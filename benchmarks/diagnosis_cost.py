@@ -161,7 +161,7 @@ def print_shares(options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def time_diagnosis(timer: CallTimer, framework: str) -> Iterator[None]:
     """Time trainings of a framework, and all calls from them into the diagnosis."""
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.contract.events import TrainingEvents
 
     subscribe: Any = TrainingEvents.subscribe

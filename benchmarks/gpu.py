@@ -35,7 +35,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))  # also in processes with PYTHONSAFEPATH
 from benchmarks.accelerations import compare_in_lockstep, describe_equality, measure_speed
 from benchmarks.resume_after_kill import initialize_training, make_spec, read_result
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.policies.loading import load_policy
 from parallax.harness.policies.worker import (

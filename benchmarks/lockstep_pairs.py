@@ -24,7 +24,7 @@ from parallax.harness.cli.lockstep import (
     plot_distance,
     plot_rounding,
 )
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR, NO_INTERVENTION
 from parallax.harness.interventions.catalogue import LEAVE_OUT_PREFIX

@@ -28,7 +28,8 @@ from parallax.harness.conformance.trainings import (
     replace_hyperparameter,
     train_uncached,
 )
-from parallax.harness.contract.adapter import Adapter, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.interpreter import import_modules
 from parallax.harness.contract.upstream_code import silence_output

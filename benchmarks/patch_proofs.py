@@ -14,7 +14,7 @@ from typing import Any
 
 from parallax.harness.conformance.hyperparameters import list_patch_cases
 from parallax.harness.conformance.patches import find_patch_probe, is_shown, prove_patch
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.record.files import write_text
 

@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.lockstep_pairs import LEVEL, change_experiment
 from parallax.harness.cli.lockstep import make_lockstep_side
 from parallax.harness.conformance.trainings import get_scripted_task, observe_run
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.run_spec import NO_INTERVENTION, RUN_DEFAULTS, make_run_spec

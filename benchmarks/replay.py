@@ -27,7 +27,7 @@ from tabulate import tabulate
 
 from parallax.adapters.torch_common.sum_tree import CompiledSumTree
 from parallax.envs.make import make_training_env
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.replay import REPLAY_CONFIGS
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.conformance.trainings import make_base_hyperparameters
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec, make_run_spec
 from parallax.harness.record.folder import RunFolder

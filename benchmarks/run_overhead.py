@@ -77,7 +77,7 @@ def measure_training(side: str, framework: str, algorithm: str, env: str) -> flo
 
 def make_harness_training(framework: str, algorithm: str, env: str) -> Callable[[], Any]:
     """Return the training as `parallax.harness.train.run` starts it, without evaluation."""
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.contract.recipes import read_recipe
     from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec
     from parallax.harness.record.folder import RunFolder
@@ -155,7 +155,8 @@ def _make_bare_recipe(framework: str, algorithm: str, env: str) -> Callable[[], 
     import gymnasium
 
     from parallax.envs.tasks import load_task
-    from parallax.harness.contract.adapter import RunContext, load_adapter
+    from parallax.harness.contract.adapter import RunContext
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.contract.recipes import load_recipe
 
     class Silent:

@@ -54,7 +54,7 @@ TRAIN = """
 import argparse, hashlib, sys, tempfile, time
 from pathlib import Path
 from benchmarks import resume_after_kill
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.train.run import execute_run

@@ -62,7 +62,7 @@ def write_run(results: Path) -> Path:
     """Write a complete run without training."""
     import support
 
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.record.folder import RunFolder
     from parallax.harness.record.lock import RunLock
     from parallax.harness.record.provenance import collect_provenance

@@ -86,7 +86,7 @@ def measure_training(framework: str, algorithm: str, env: str) -> dict[str, floa
     """Measure one training in this process; all times are CPU seconds."""
     import support
 
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
 
     adapter: Any = load_adapter(framework)
     for name in adapter.training_modules(algorithm):

@@ -155,7 +155,7 @@ def render_checks() -> str:
 
 def render_interventions() -> str:
     """Return the page with every intervention that is installed."""
-    from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+    from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
     from parallax.harness.interventions.catalogue import list_interventions
 
     takes_adapter = "adapter" in inspect.signature(list_interventions).parameters
@@ -185,7 +185,7 @@ def render_interventions() -> str:
 def render_options() -> str:
     """Return the page with upstream's options that no hyperparameter covers."""
     from parallax.harness.cli.alignment import format_options
-    from parallax.harness.contract.adapter import find_adapter_entry_points
+    from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
     from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 
     tables = format_options(

@@ -14,7 +14,8 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import ENTRY_POINT_GROUP
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import end_process, forbid_imports_from
 from parallax.harness.contract.run_spec import spec_from_dict

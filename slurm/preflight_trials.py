@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parallax.harness.contract.adapter import Adapter, load_adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, RunSpec

@@ -211,7 +211,7 @@ def run_folder(folder):
 
 def start_again(folder, plan):
     """Return whether a sweep would skip the run; otherwise it is initialized again."""
-    from parallax.harness.contract.adapter import load_adapter
+    from parallax.harness.contract.adapter_discovery import load_adapter
     from parallax.harness.contract.fields import SpecError
     from parallax.harness.contract.run_spec import spec_from_dict
     from parallax.harness.sweep.sweep import initialize_runs

@@ -28,7 +28,7 @@ import yaml
 
 from parallax.analysis.stats.two_sample import compute_wilson_interval
 from parallax.harness.cli.changed_code import find_causes, list_code_changes, write_without
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.interventions.catalogue import _parse_entry
 from parallax.harness.interventions.source import describe_overlap, find_module_file, locate_segment
 from parallax.harness.lockstep.comparison import LockstepOptions, LockstepSide, LockstepTrainings

@@ -12,7 +12,8 @@ import support
 from parallax.envs.tasks import Task, load_task
 from parallax.harness.conformance.trainings import make_base_hyperparameters, replace_hyperparameter
 from parallax.harness.contract.acceleration import NO_ACCELERATION
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.probes import catalogue as registry
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.probe import compare_in_probe_units, is_same_answer, run_probe

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.sweep.sweep import initialize_run

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe

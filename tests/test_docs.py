@@ -22,7 +22,8 @@ from parallax.analysis.stats.two_sample import compute_wilson_interval
 from parallax.envs.tasks import load_task
 from parallax.harness.cli import main as cli
 from parallax.harness.contract import events
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.dqn import DQN
 from parallax.harness.contract.fields import SpecError

@@ -223,8 +223,8 @@ def list_loaded(code, packages):
 
 def test_listing_adapters_imports_no_framework():
     code = (
-        "from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter;"
-        "[load_adapter(name) for name in find_adapter_entry_points()]"
+        "from parallax.harness.contract import adapter_discovery as found;"
+        "[found.load_adapter(name) for name in found.find_adapter_entry_points()]"
     )
     assert list_loaded(code, PACKAGES) == []
 

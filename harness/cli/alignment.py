@@ -23,7 +23,8 @@ from parallax.harness.cli.arguments import (
     select_frameworks,
     select_names,
 )
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, CUDA, NO_ACCELERATION
-from parallax.harness.contract.adapter import (
+from parallax.harness.contract.adapter_discovery import (
     find_adapter_entry_points,
     list_usable_frameworks,
     load_adapter,

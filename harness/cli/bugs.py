@@ -22,7 +22,7 @@ from parallax.harness.cli.arguments import (
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
+from parallax.harness.contract.adapter_discovery import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import check_unique, load_json
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.interventions.catalogue import BugRelease, Intervention, list_released_bugs

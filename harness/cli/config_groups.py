@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from parallax.envs.tasks import MEMORY_TASK_IDS, TASK_IDS, Task
-from parallax.harness.contract.adapter import RunContext, find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.data_files import load_yaml

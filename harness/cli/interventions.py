@@ -15,7 +15,7 @@ from parallax.harness.cli.arguments import (
     select_frameworks,
     select_names,
 )
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.recipes import load_recipe

@@ -20,7 +20,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.run_spec import NO_INTERVENTION

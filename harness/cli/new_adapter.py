@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import find_recipe_files, list_recipe_names

@@ -17,7 +17,7 @@ from parallax.harness.cli.new_adapter import (
     format_table_entry,
     write_files,
 )
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
 from parallax.harness.contract.fields import SpecError
 

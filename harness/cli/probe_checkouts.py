@@ -24,7 +24,7 @@ from parallax.harness.cli.changed_code import (
     list_code_changes,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import find_cache_folder, leave_out_folder
 from parallax.harness.contract.own_script import read_own_script

@@ -17,7 +17,7 @@ from parallax.harness.cli.arguments import (
     write_output_files,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import list_usable_frameworks, load_adapter
+from parallax.harness.contract.adapter_discovery import list_usable_frameworks, load_adapter
 from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder

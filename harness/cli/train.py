@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from parallax.harness.cli.config_groups import explain_unknown_option, list_group_options
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
 from parallax.harness.contract.algorithms.base import field_names
 from parallax.harness.contract.data_files import load_named_values

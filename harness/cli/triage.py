@@ -22,7 +22,7 @@ from parallax.harness.cli.arguments import (
     load_study,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import forbid_imports_from

@@ -14,7 +14,7 @@ from parallax.harness.cli.arguments import (
     check_output_folders,
 )
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import parse_version
 from parallax.harness.probes import catalogue

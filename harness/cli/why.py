@@ -26,7 +26,7 @@ from parallax.harness.cli.arguments import (
 )
 from parallax.harness.cli.lockstep import format_lockstep_verdict, make_lockstep_side
 from parallax.harness.cli.progress import CommandProgress
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, PROBED_ALGORITHMS
 from parallax.harness.contract.fields import SpecError, format_unknown_name, format_value
 from parallax.harness.contract.interpreter import forbid_imports_from

@@ -30,7 +30,7 @@ from parallax.harness.conformance.semantics import (  # noqa: E402
     TargetNoiseConformance,
 )
 from parallax.harness.conformance.update_counts import DeviceConformance, UpdateCountConformance  # noqa: E402
-from parallax.harness.contract.adapter import load_adapter  # noqa: E402
+from parallax.harness.contract.adapter_discovery import load_adapter  # noqa: E402
 from parallax.harness.contract.algorithms import ALGORITHMS  # noqa: E402
 from parallax.harness.contract.algorithms.base import field_names  # noqa: E402
 

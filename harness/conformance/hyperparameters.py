@@ -20,7 +20,8 @@ from parallax.harness.conformance.trainings import (
     train_algorithm,
     translate_hyperparameters,
 )
-from parallax.harness.contract.adapter import Weights, load_adapter
+from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parallax.harness.conformance.hyperparameters import list_patch_cases
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import format_value
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.probes import results

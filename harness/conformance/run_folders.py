@@ -28,7 +28,8 @@ from parallax.harness.conformance.trainings import (
     make_base_hyperparameters,
     train_algorithm,
 )
-from parallax.harness.contract.adapter import Adapter, Checkpointable, load_adapter
+from parallax.harness.contract.adapter import Adapter, Checkpointable
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.interpreter import add_project_to_path
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec

@@ -32,7 +32,8 @@ from parallax.harness.conformance.trainings import (
     train_uncached,
     translate_hyperparameters,
 )
-from parallax.harness.contract.adapter import Weights, load_adapter
+from parallax.harness.contract.adapter import Weights
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.catalogue import PROBES

@@ -23,8 +23,8 @@ from parallax.harness.contract.adapter import (
     PolicyIO,
     RunContext,
     Weights,
-    load_adapter,
 )
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.events import (

@@ -15,7 +15,7 @@ from parallax.harness.conformance.trainings import (
     train_algorithm,
     translate_hyperparameters,
 )
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters, OffPolicy, UpdateSchedule
 from parallax.harness.contract.fields import SpecError

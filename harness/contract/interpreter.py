@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import parallax
-from parallax.harness.contract.adapter import find_adapter_entry_point
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
 
 OLDEST_PYTHON = (3, 11)

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract.adapter import Adapter, RunContext, find_adapter_entry_points
+from parallax.harness.contract.adapter import Adapter, RunContext
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.data_files import load_named_values

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
-from parallax.harness.contract.adapter import CPU, load_adapter
+from parallax.harness.contract.adapter import CPU
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import (
     ALGORITHMS,
     BROKEN_ALGORITHMS,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from parallax.harness.conformance.update_counts import UpdateCountConformance
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.data_files import load_json_lines
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.imports.return_curves import CurveOptions, ReturnCurve

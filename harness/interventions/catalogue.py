@@ -18,12 +18,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from parallax.harness.contract.adapter import (
-    PATCHES_FILE,
-    Adapter,
-    list_usable_frameworks,
-    load_adapter,
-)
+from parallax.harness.contract.adapter import PATCHES_FILE, Adapter
+from parallax.harness.contract.adapter_discovery import list_usable_frameworks, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, describe_owning_algorithms
 from parallax.harness.contract.algorithms.base import Hyperparameters, UpdateSchedule
 from parallax.harness.contract.data_files import load_yaml

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript
 from parallax.harness.contract.probing.protocol import Parameters

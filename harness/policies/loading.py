@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from parallax.envs.make import copy_observation_statistics, make_normalizer, make_training_env
 from parallax.harness.contract.adapter import (
     CPU,
-    ENTRY_POINT_GROUP,
     Adapter,
     Checkpointable,
     EpisodePlayer,
@@ -28,6 +27,7 @@ from parallax.harness.contract.adapter import (
     Weights,
     begin_episodes,
 )
+from parallax.harness.contract.adapter_discovery import ENTRY_POINT_GROUP
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import forbid_imports_from
 from parallax.harness.contract.run_spec import RunSpec, spec_from_dict

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import INTERVENTION_SEPARATOR
 from parallax.harness.interventions.catalogue import (

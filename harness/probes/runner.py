@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION, check_observable_acceleration
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import add_project_to_path, check_interpreter
 from parallax.harness.contract.probing.protocol import PROBED_SOURCE

@@ -22,7 +22,8 @@ from typing import IO, Any, Self
 import msgspec
 
 from parallax.harness.contract.acceleration import NO_ACCELERATION
-from parallax.harness.contract.adapter import ENTRY_POINT_GROUP, Adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import ENTRY_POINT_GROUP
 from parallax.harness.contract.interpreter import end_process, has_other_threads, import_modules
 from parallax.harness.contract.own_script import read_own_script
 from parallax.harness.contract.packages import list_changed_modules

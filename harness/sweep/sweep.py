@@ -16,7 +16,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
+from parallax.harness.contract.adapter_discovery import (
+    describe_adapter_code,
+    find_adapter_entry_point,
+)
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_DIAGNOSIS, RunSpec, spec_from_dict, spec_to_dict
 from parallax.harness.record.completeness import RunReading

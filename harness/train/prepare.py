@@ -8,12 +8,8 @@ from typing import Any
 import msgspec
 
 from parallax.envs.tasks import Task, TaskError, hash_wrapper_sources, load_task
-from parallax.harness.contract.adapter import (
-    Adapter,
-    RunContext,
-    find_adapter_entry_points,
-    load_adapter,
-)
+from parallax.harness.contract.adapter import Adapter, RunContext
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms.base import Hyperparameters
 from parallax.harness.contract.fields import SpecError, format_value
 from parallax.harness.contract.interpreter import check_interpreter

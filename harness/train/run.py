@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from parallax.harness.contract.adapter import Adapter, Weights, describe_adapter_code
+from parallax.harness.contract.adapter import Adapter, Weights
+from parallax.harness.contract.adapter_discovery import describe_adapter_code
 from parallax.harness.contract.events import TrainingError, watch_libraries
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.upstream_code import silence_future_warnings

@@ -13,7 +13,8 @@ from typing import Any
 import gymnasium
 import msgspec
 
-from parallax.harness.contract.adapter import Adapter, describe_adapter_code
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import describe_adapter_code
 from parallax.harness.contract.run_spec import RunSpec, spec_to_dict
 from parallax.harness.record.files import to_plain_json
 from parallax.harness.train.prepare import PreparedRun, describe_translation

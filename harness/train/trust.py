@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parallax.harness.contract import adapter, algorithms
+from parallax.harness.contract import adapter_discovery, algorithms
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import find_entry_points
 from parallax.harness.contract.run_spec import RunSpec
@@ -39,7 +39,7 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     of values (`hps`), or an entry of a file beside an installed adapter (`intervention`).
     """
     lines = []
-    known = {entry.value for entry in adapter.find_adapter_entry_points().values()}
+    known = {entry.value for entry in adapter_discovery.find_adapter_entry_points().values()}
     lines += [f"adapter: {name}" for name in adapters if name and name not in known]
     for spec in specs:
         if spec.python not in (None, sys.executable):
@@ -93,7 +93,7 @@ def list_texts(value: Any) -> list[str]:
 def _is_installed_task(module: str) -> bool:
     packages = {
         entry.module.partition(".")[0]
-        for group in (TASKS, adapter.ENTRY_POINT_GROUP, algorithms.ENTRY_POINT_GROUP)
+        for group in (TASKS, adapter_discovery.ENTRY_POINT_GROUP, algorithms.ENTRY_POINT_GROUP)
         for entry in find_entry_points(group)
     }
     own = ("parallax.envs.", "gymnasium.wrappers.")

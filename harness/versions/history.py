@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from parallax.harness.contract.adapter import Adapter, load_adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.data_files import load_json, load_yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange, parse_version

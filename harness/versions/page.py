@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange
 from parallax.harness.record.labels import FRAMEWORK_LABELS

@@ -15,7 +15,8 @@ from parallax.harness.conformance.trainings import (
     train_uncached,
     translate_hyperparameters,
 )
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.recipes import load_recipe
 
 # skrl lowers the rate after each epoch, unless an intervention changes that.

@@ -11,7 +11,7 @@ import support
 from records import find_changeable
 
 import parallax.slurm
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.slurm import preflight_trials, preflight_worker
 from parallax.slurm.preflight import _format_announcement, _format_duration, estimate_cost
 from parallax.slurm.preflight_trials import (

@@ -16,7 +16,7 @@ from parallax.analysis.labels import get_label
 from parallax.analysis.plan.planning import SeedNeed
 from parallax.harness.cli.hydra_app import spec_from_values
 from parallax.harness.cli.main import main
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript, make_own_script, read_own_script
 from parallax.harness.contract.replay import make_replay_config

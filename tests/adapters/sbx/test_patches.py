@@ -10,7 +10,7 @@ from parallax.harness.conformance.trainings import (
     make_training_conditions,
     train_uncached,
 )
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
 from parallax.harness.probes.probe import run_probe

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.probes import catalogue as registry
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.probe import run_probe

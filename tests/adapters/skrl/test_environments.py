@@ -13,7 +13,8 @@ from skrl.agents.torch.td3 import TD3
 
 from parallax.adapters.skrl.train import ParallelEnvironments, wrap_environments
 from parallax.envs.tasks import load_task
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.train.prepare import prepare_run

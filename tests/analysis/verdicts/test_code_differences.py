@@ -12,7 +12,7 @@ from parallax.analysis.verdicts.code_differences import (
 )
 from parallax.analysis.verdicts.groups import ScoreGroup
 from parallax.envs.tasks import load_task
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.interventions.catalogue import list_reference_form
 
 CELL = StudyCell("s", "Pendulum-v1", "sac", "original", "")

@@ -16,7 +16,7 @@ from parallax.harness.cli.alignment import (
     translate_recipe,
 )
 from parallax.harness.cli.main import main
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.translation import TranslatedSetting
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "hyperparameters.md"

@@ -17,7 +17,7 @@ from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.harness.cli.hydra_app import register_config_groups
 from parallax.harness.cli.sweep_composer import compose_sweep_specs
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.sweep.progress import estimate_remaining_seconds
 from parallax.harness.train.prepare import prepare_run
 

@@ -17,7 +17,7 @@ from parallax.harness.cli.bugs import (
     sort_outcomes,
 )
 from parallax.harness.cli.main import main
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.catalogue import (
     find_intervention,

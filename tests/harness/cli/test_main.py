@@ -15,7 +15,7 @@ import yaml
 from loops import iterate_some
 
 from parallax.harness.cli import main as cli
-from parallax.harness.contract.adapter import find_adapter_entry_points
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import HANDLED_ERRORS, RunsFailedError, SpecError
 

@@ -22,7 +22,8 @@ TRANSLATE = """
 import sys
 
 from parallax.envs.tasks import load_task
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BROKEN_ALGORITHMS
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.fields import SpecError

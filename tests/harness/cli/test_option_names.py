@@ -11,7 +11,8 @@ from parallax.harness.cli import main
 from parallax.harness.cli.config_groups import explain_unknown_option, find_synonym
 from parallax.harness.cli.hydra_app import check_known_keys, find_references
 from parallax.harness.cli.train import defer_hyperparameters
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.run_spec import ALIGNMENTS

@@ -17,7 +17,7 @@ import pytest
 import support
 
 from parallax.harness.cli.main import main
-from parallax.harness.contract.adapter import find_adapter_entry_point
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_point
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.record.files import escape_unprintable, write_json

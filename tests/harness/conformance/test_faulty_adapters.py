@@ -9,7 +9,7 @@ from parallax.envs.scripted import NARROW_ENV_ID
 from parallax.harness.conformance import AdapterConformance
 from parallax.harness.conformance.run_folders import make_warm_process, record_run
 from parallax.harness.conformance.trainings import observe_cached, train_cached
-from parallax.harness.contract import adapter
+from parallax.harness.contract import adapter_discovery
 
 TESTS = Path(__file__).parents[2]
 
@@ -104,10 +104,12 @@ def install_faulty_adapter(monkeypatch):
         import faulty_adapters
 
         framework = getattr(faulty_adapters, name).name
-        entry = EntryPoint(framework, f"faulty_adapters:{name}", adapter.ENTRY_POINT_GROUP)
-        others = adapter.find_adapter_entry_points()
+        entry = EntryPoint(
+            framework, f"faulty_adapters:{name}", adapter_discovery.ENTRY_POINT_GROUP
+        )
+        others = adapter_discovery.find_adapter_entry_points()
         monkeypatch.setattr(
-            adapter, "find_adapter_entry_points", lambda: others | {framework: entry}
+            adapter_discovery, "find_adapter_entry_points", lambda: others | {framework: entry}
         )
         monkeypatch.setenv("PYTHONPATH", str(TESTS))
         return framework

@@ -6,7 +6,7 @@ import pytest
 
 from parallax.harness.conformance.hyperparameters import list_patch_cases
 from parallax.harness.conformance.patches import find_patch_probe
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 
 PATCHES = [

@@ -11,7 +11,7 @@ import support
 
 from parallax.envs.tasks import Task
 from parallax.harness.cli.arguments import select_frameworks
-from parallax.harness.contract import adapter
+from parallax.harness.contract import adapter, adapter_discovery
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import find_entry_points
@@ -36,12 +36,12 @@ def package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     entries = importlib.metadata.entry_points(group="parallax.adapters")
     found = {entry.name: entry for entry in entries}
-    monkeypatch.setattr(adapter, "find_adapter_entry_points", lambda: found)
+    monkeypatch.setattr(adapter_discovery, "find_adapter_entry_points", lambda: found)
     return tmp_path / "acme_rl"
 
 
 def test_code_of_an_adapter_has_its_distribution_and_what_that_requires(package):
-    found = adapter.describe_adapter_code("acme_rl:Acme")
+    found = adapter_discovery.describe_adapter_code("acme_rl:Acme")
     assert (found["distribution"], found["version"]) == ("acme-rl", "1.2")
     assert found["requires"] == ["acme.core", "numpy"]
     assert sorted(found["files"]) == ["__init__.py", "sb3_settings.py"]
@@ -76,21 +76,21 @@ def test_entry_points_follow_changes_of_the_module_path(tmp_path, monkeypatch):
 
 def test_broken_adapters_hide_no_others_and_names_are_unique(monkeypatch, capsys):
     """Its package may be damaged, and another one may take the name of a framework."""
-    own = adapter.find_adapter_entry_points()["sb3"]
+    own = adapter_discovery.find_adapter_entry_points()["sb3"]
     others = {"aa": "no_such_module:X", "bb": "json:loads", "cc": "json:JSONDecoder"}
     others |= {"dd": "sys:exit"}
     entries = [importlib.metadata.EntryPoint(name, value, "") for name, value in others.items()]
-    monkeypatch.setattr(adapter, "find_entry_points", lambda group: [own, *entries])
-    assert adapter.list_usable_frameworks() == ["sb3"]
+    monkeypatch.setattr(adapter_discovery, "find_entry_points", lambda group: [own, *entries])
+    assert adapter_discovery.list_usable_frameworks() == ["sb3"]
     said = capsys.readouterr().err.splitlines()
     for line, (name, value) in zip(said, others.items(), strict=True):
         assert line.startswith(f"Left out: framework={name} cannot be used ({value}: ")
     assert select_frameworks(["sb3", "aa"]) == ["sb3", "aa"]  # `aa` is refused where it is used
     assert capsys.readouterr().err == ""
     clash = importlib.metadata.EntryPoint("sb3", "other:Adapter", "")
-    monkeypatch.setattr(adapter, "find_entry_points", lambda group: [own, clash])
+    monkeypatch.setattr(adapter_discovery, "find_entry_points", lambda group: [own, clash])
     with pytest.raises(SpecError, match="framework=sb3 is other:Adapter and parallax"):
-        adapter.load_adapter("sb3")
+        adapter_discovery.load_adapter("sb3")
 
 
 def test_entry_points_that_name_no_object_are_left_out(tmp_path, monkeypatch):
@@ -128,7 +128,7 @@ def test_minimal_adapter_supports_no_optional_features(tmp_path, monkeypatch):
 
 
 def test_fields_that_patches_change_are_those_in_the_adapters_file():
-    found = adapter.load_adapter("cleanrl")
+    found = adapter_discovery.load_adapter("cleanrl")
     fields = found.list_patchable_fields("ppo")
     assert fields and fields <= {f.name for f in dataclasses.fields(ALGORITHMS["ppo"])}
     assert found.list_patchable_fields("unheard") == frozenset()
@@ -283,12 +283,15 @@ def test_code_of_an_adapter_in_one_module_or_none(package, tmp_path):
     (tmp_path / "single.py").write_text("class One: pass\n")
     (tmp_path / "other.py").touch()
     importlib.invalidate_caches()
-    found = adapter.describe_adapter_code("single:One")
+    found = adapter_discovery.describe_adapter_code("single:One")
     assert (found["distribution"], found["version"], found["requires"]) == (None, None, [])
     assert list(found["files"]) == ["single.py"] and len(found["files"]["single.py"]) == 64
-    assert adapter.describe_adapter_code("no_such_module:One")["files"] == {}
-    assert adapter.describe_adapter_code("parallax.adapters.sb3:SB3Adapter")["requires"] == []
-    assert adapter._list_requirements(types.SimpleNamespace(requires=None)) == []
+    assert adapter_discovery.describe_adapter_code("no_such_module:One")["files"] == {}
+    assert (
+        adapter_discovery.describe_adapter_code("parallax.adapters.sb3:SB3Adapter")["requires"]
+        == []
+    )
+    assert adapter_discovery._list_requirements(types.SimpleNamespace(requires=None)) == []
 
 
 def test_a_policy_without_memory_plays_episodes_as_it_acts():
@@ -308,5 +311,5 @@ def test_a_policy_without_memory_plays_episodes_as_it_acts():
 
 def test_an_unknown_framework_is_refused_with_the_closest_name():
     with pytest.raises(SpecError, match=r"^framework=SB3 is not known\. Did you mean sb3\?"):
-        adapter.load_adapter("SB3")
-    assert adapter.load_adapter("sb3").name == "sb3"
+        adapter_discovery.load_adapter("SB3")
+    assert adapter_discovery.load_adapter("sb3").name == "sb3"

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallax.envs.tasks import load_task
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS, BUILTIN_ALGORITHMS, collect_algorithms
 from parallax.harness.contract.algorithms.ppo import PPO
 from parallax.harness.contract.fields import SpecError, build_dataclass

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from parallax.harness.contract import packages
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange, list_changed_modules, parse_version
 

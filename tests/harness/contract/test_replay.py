@@ -3,7 +3,7 @@
 import pytest
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.replay import (
     REPLAY_CONFIGS,

@@ -3,7 +3,7 @@ import types
 import pytest
 
 from parallax.harness.cli import alignment
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
 from parallax.harness.probes import catalogue, worker

@@ -6,7 +6,8 @@ import pytest
 import support
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import Adapter, load_adapter
+from parallax.harness.contract.adapter import Adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe

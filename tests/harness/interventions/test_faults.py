@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.interventions.catalogue import apply_settings, resolve_interventions

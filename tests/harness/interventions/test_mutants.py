@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.interventions.catalogue import make_replacement, resolve_interventions
 from parallax.harness.interventions.mutants import load_mutants

@@ -13,7 +13,7 @@ from parallax.harness.cli.lockstep import (
     render_distance_figure,
 )
 from parallax.harness.cli.main import main
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import NO_INTERVENTION
 from parallax.harness.interventions.catalogue import resolve_interventions

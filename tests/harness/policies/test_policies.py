@@ -23,7 +23,7 @@ import torch
 
 from parallax.harness.cli.main import main
 from parallax.harness.cli.policy import _format_episodes_csv, parse_conditions
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies import worker
 from parallax.harness.policies.loading import _shrink_training, load_policy

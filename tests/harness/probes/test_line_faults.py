@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.interventions.catalogue import Intervention
 from parallax.harness.interventions.source import SourceSegment
 from parallax.harness.probes import catalogue

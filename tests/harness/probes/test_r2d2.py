@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from parallax.adapters.torchrl import r2d2, recurrent
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.probes.catalogue import R2D2_PROBES
 from parallax.harness.probes.experiments import ExperimentCache
 from parallax.harness.probes.probe import run_probe

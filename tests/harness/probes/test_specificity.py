@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.probes import experiment_setups as setups
 from parallax.harness.probes.experiments import ExperimentCache, ProbeExperiment
 from parallax.harness.probes.ppo import experiments as ppo

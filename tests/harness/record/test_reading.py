@@ -16,7 +16,7 @@ import recorded
 import support
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, spec_from_dict
 from parallax.harness.record import reading

@@ -13,7 +13,7 @@ import support
 from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
 from parallax.harness import worker
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.lock import EXIT_COMPLETE
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import initialize_run

@@ -4,7 +4,7 @@ import pytest
 import recorded
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict
 from parallax.harness.record.files import write_json

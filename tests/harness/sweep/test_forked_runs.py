@@ -13,7 +13,7 @@ from loops import iterate_some
 from processes import adopting, descendants
 from sweep_testbed import SWEEP, SweepTestbed, wait_until
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.checkpoints import find_last_checkpoint
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep import forked_process as module

@@ -11,7 +11,7 @@ import recorded
 import support
 
 from parallax.harness import worker
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.lock import EXIT_NO_SPACE, RunLock
 from parallax.harness.sweep import run_process as process
 from parallax.harness.sweep.run_process import RunProcess
@@ -24,7 +24,7 @@ SCRIPT = """
 import os, sys
 from pathlib import Path
 import support
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.sweep.sweep import initialize_run
 from parallax.harness.sweep.run_process import RunProcess
 from parallax.harness.train.prepare import prepare_run

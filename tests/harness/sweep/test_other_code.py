@@ -4,7 +4,10 @@ import types
 
 import recorded
 
-from parallax.harness.contract.adapter import describe_adapter_code, find_adapter_entry_point
+from parallax.harness.contract.adapter_discovery import (
+    describe_adapter_code,
+    find_adapter_entry_point,
+)
 from parallax.harness.record.reading import read_run
 from parallax.harness.sweep.sweep import _print_skipped_runs, describe_complete_runs
 

@@ -13,7 +13,7 @@ import pytest
 import recorded
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.lock import (
     EXIT_COMPLETE,

@@ -11,7 +11,7 @@ import support
 from records import find_changeable
 
 import parallax.harness.sweep
-from parallax.harness.contract.adapter import find_adapter_entry_point, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_point, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.record.layout import find_link

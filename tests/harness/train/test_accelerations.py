@@ -7,7 +7,7 @@ from loops import iterate_some
 
 from parallax.harness.contract import acceleration as contract
 from parallax.harness.contract.acceleration import ACCELERATIONS, NO_ACCELERATION
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.record.reading import read_run

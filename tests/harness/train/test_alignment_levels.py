@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict

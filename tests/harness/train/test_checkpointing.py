@@ -14,7 +14,8 @@ import support
 from loops import iterate_some
 
 from parallax.envs.scripted import ENV_ID
-from parallax.harness.contract.adapter import Checkpointable, load_adapter
+from parallax.harness.contract.adapter import Checkpointable
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import (
     DEFAULT_CHECKPOINT_MINUTES,

@@ -5,7 +5,7 @@ import support
 from loops import iterate_some
 
 from parallax.adapters.torch_common import devices
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import spec_from_dict, spec_to_dict
 from parallax.harness.train.prepare import prepare_run

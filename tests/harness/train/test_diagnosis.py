@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.reading import DiagnosisReading
 from parallax.harness.train import diagnosis
 from parallax.harness.train.prepare import prepare_run

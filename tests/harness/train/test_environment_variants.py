@@ -6,7 +6,7 @@ import pytest
 import support
 
 from parallax.envs.make import make_training_env, share_statistics
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.reading import read_run
 from parallax.harness.train.prepare import prepare_run

@@ -12,7 +12,8 @@ from parallax.adapters.torch_common import devices
 from parallax.adapters.torch_common.state import _write_generator, make_checkpointable
 from parallax.harness.cli.main import main
 from parallax.harness.contract.acceleration import split_device
-from parallax.harness.contract.adapter import Checkpointable, load_adapter
+from parallax.harness.contract.adapter import Checkpointable
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.record.folder import RunFolder
 from parallax.harness.record.lock import RunLock
 from parallax.harness.sweep.sweep import initialize_run

@@ -9,7 +9,8 @@ import support
 
 from parallax.envs.tasks import load_task, make_task_env
 from parallax.harness.conformance.run_folders import check_killed_run
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.policies.loading import load_policy

@@ -7,7 +7,7 @@ import pytest
 import support
 
 from parallax.envs.tasks import Task, load_task
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.train import limits
 from parallax.harness.train.limits import UNKNOWN_MACHINE, Machine, check_episodes, check_limits

@@ -8,7 +8,7 @@ import pytest
 import support
 
 from parallax.envs.make import copy_observation_statistics
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.events import (
     EpisodeEnd,
     EvaluationResult,

@@ -4,7 +4,7 @@ import pytest
 import support
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import find_adapter_entry_points, load_adapter
+from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.train.prepare import prepare_run

@@ -11,7 +11,8 @@ import pytest
 import support
 
 from parallax.envs.tasks import Task, load_task
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import load_recipe
 from parallax.harness.policies.loading import load_policy

@@ -8,7 +8,8 @@ import pytest
 import support
 
 from parallax.envs.tasks import TaskError, load_task
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.replay import UNIFORM_REPLAY
 from parallax.harness.train import limits, prepare

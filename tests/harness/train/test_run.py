@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import support
 
-from parallax.harness.contract.adapter import RunContext, load_adapter
+from parallax.harness.contract.adapter import RunContext
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.events import BeforeOptimizerStep, EvaluationResult, TrainingEvents
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.policies.loading import load_policy

@@ -9,7 +9,7 @@ import types
 import pytest
 import support
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.run_spec import spec_to_dict
 from parallax.harness.train import run_identity
 from parallax.harness.train.prepare import describe_translation, prepare_run

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 from parallax.harness.contract.run_spec import RUN_DEFAULTS, make_run_spec

@@ -14,7 +14,7 @@ from constants import compare_with_stored
 from records import find_changeable
 
 import parallax.harness.train
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.diagnosis.checks import load_all_checks
 from parallax.harness.record.checkpoints import LoadedCheckpoint

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from loops import iterate_some
 
-from parallax.harness.contract.adapter import load_adapter
+from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.versions.figures import list_answer_rows, list_bug_lifetimes, spread_labels
 from parallax.harness.versions.history import (
