@@ -201,7 +201,8 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
         measurement = probe.measure(cache)
     except (UnmeasuredError, SpecError):
         raise
-    except (ValueError, ArithmeticError, RuntimeError) as error:
+    # NumPy refuses to fit a line to no points by a TypeError.
+    except (ValueError, ArithmeticError, RuntimeError, TypeError) as error:
         words = cache.describe_infinite_actions(probe.algorithm) or _describe_nan_error(error)
         if not words:
             raise
@@ -210,6 +211,9 @@ def _measure_probe(probe: Probe, cache: ExperimentCache) -> ProbeMeasurement:
         raise UnmeasuredError(words)
     value = np.asarray(measurement.value, float)
     expected = np.asarray(measurement.expected, float)
+    words = cache.describe_infinite_actions(probe.algorithm)
+    if words and np.isnan(value).any() and not np.isnan(expected).any():
+        raise UnmeasuredError(words)
     largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
     if largest > MAX_NUMBER * max(1.0, float(np.abs(np.nan_to_num(expected)).max(initial=0.0))):
         raise UnmeasuredError(

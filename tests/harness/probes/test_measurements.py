@@ -14,7 +14,7 @@ from parallax.harness.probes.measurements import (
     list_row_kinds,
     measure_target_shares,
 )
-from parallax.harness.probes.probe import Probe, compare_arrays, run_probe
+from parallax.harness.probes.probe import Probe, ProbeMeasurement, compare_arrays, run_probe
 from parallax.harness.probes.results import AGREES, FUNCTION
 
 NAMES = ("critic1_target.0.weight", "critic1_target.out.bias")
@@ -177,6 +177,22 @@ def test_a_library_that_refuses_nan_leaves_a_probe_unmeasured():
     cache = SimpleNamespace(adapter=adapter, describe_infinite_actions=lambda algorithm: "")
     probe = Probe("ppo.nan", "", "", "", measure, lambda comparison, measurement: "")
     assert "numbers are NaN" in run_probe(probe, {"sb3": cache}).answers["sb3"].unmeasured
+
+
+@pytest.mark.parametrize("value", [np.polyfit, np.array([np.nan])])
+def test_infinite_actions_leave_a_probe_unmeasured(value):
+    def measure(cache):
+        fitted = value([], [], 1) if callable(value) else value
+        return ProbeMeasurement(fitted, np.ones(1))
+
+    cache = SimpleNamespace(
+        adapter=SimpleNamespace(supports=lambda algorithm: True),
+        describe_infinite_actions=lambda algorithm: "an action is not finite",
+        describe_missing_reset=lambda algorithm: "",
+        get_source_line=lambda algorithm, event: "",
+    )
+    probe = Probe("td3.scale", "", "", "", measure, lambda comparison, measurement: "")
+    assert run_probe(probe, {"sb3": cache}).answers["sb3"].unmeasured == "an action is not finite"
 
 
 def test_other_rows_are_those_of_other_steps_episodes_and_environments():
