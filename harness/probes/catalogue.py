@@ -436,8 +436,10 @@ LOCKSTEP_PROBES = (
     *("advantage_normalisation", "target_noise_clip", "target_action_bounds", "replay_sampling"),
     *("optimizer_options", "optimizer_state", "gradient_clipping", "log_prob", "stored_action"),
     *("warm_up_action", "action", "exploration", "critic_action", "moved_target"),
+    *("value_clipping", "divergence_limit", "early_stopping"),
 )
 """Probes of updates and of actions that are run when two implementations diverge in lockstep."""
+_COUNT_PROBES = ("counts", "counts_with_copies")
 
 
 def sort_probes(algorithm: str) -> Sequence[Probe]:
@@ -463,17 +465,23 @@ AnswerProbe = Callable[[Probe], ProbeAnswer | None]
 def list_differing_probes(one: AnswerProbe, other: AnswerProbe, algorithm: str) -> tuple[str, ...]:
     """Return the names of `LOCKSTEP_PROBES` that two implementations answer differently.
 
+    If there are none, those of `_COUNT_PROBES`: a delay may show in nothing else.
+
     Args:
         one: Answers of the first.
         other: Answers of the second.
         algorithm: An algorithm that both have.
     """
-    differing = []
-    for probe in sort_probes(algorithm):
-        if probe.short_name not in LOCKSTEP_PROBES or probe.short_name == "counts":
-            continue
+    probes = sort_probes(algorithm)
+    causes = [p for p in probes if p.short_name in {*LOCKSTEP_PROBES}.difference(_COUNT_PROBES)]
+    # Counts follow from many settings, so that they say nothing where another answer differs.
+    counts = [p for p in probes if p.short_name in _COUNT_PROBES]
+
+    def differs(probe: Probe) -> bool:
         answers = [answer(probe) for answer in (one, other)]
         known = [a for a in answers if a is not None and not a.unmeasured]
-        if len(known) == len(answers) and not is_same_answer(probe, *known):
-            differing.append(probe.name)
-    return tuple(differing)
+        return len(known) == len(answers) and not is_same_answer(probe, *known)
+
+    return tuple(p.name for p in causes if differs(p)) or tuple(
+        p.name for p in counts if differs(p)
+    )
