@@ -201,8 +201,8 @@ def format_lockstep_verdict(result: LockstepResult) -> str:
         lines.append(f"Probes with different answers: {', '.join(result.probes)}.")
     else:
         lines.append(
-            "No probe of a single update finds the difference. Compare the timing of updates: "
-            f"parallax probe --algorithms {result.algorithm} --probe counts"
+            "No probe of updates, actions or counts has different answers. To compare all answers: "
+            f"parallax probe --algorithms {result.algorithm}"
         )
     return "\n".join(lines)
 
@@ -210,16 +210,13 @@ def format_lockstep_verdict(result: LockstepResult) -> str:
 def _format_behavior_difference(result: LockstepResult) -> str:
     if result.divergence_point is None:
         return ""
+    probes = f"Probes with different answers: {', '.join(result.probes) or 'none'}."
     if result.variant:
-        names = ", ".join(result.probes) or "none"
-        return (
-            f"\nBut with {result.variant} they differ, from {result.divergence_point}. "
-            f"Probes with different answers: {names}."
-        )
+        return f"\nBut with {result.variant} they differ, from {result.divergence_point}. {probes}"
     return (
         f"\nBut they act differently, from {result.divergence_point}. This has no effect here, as "
         "both receive the same scripted data; in a real environment they would collect different "
-        "data."
+        f"data. {probes}"
     )
 
 

@@ -239,7 +239,7 @@ def compare_implementations(
                 return LockstepResult(first, second, algorithm, tuple(distances[:number]), *why)
     before = trainings.find_divergence_before_updates(0, 1)
     variant, point = ("", before) if before else trainings.find_difference_in_variants(0, 1)
-    probes = trainings.list_differing_probes(0, 1) if variant else ()
+    probes = () if point is None else trainings.list_differing_probes(0, 1)
     return LockstepResult(first, second, algorithm, tuple(distances), point, probes, variant)
 
 

@@ -143,6 +143,7 @@ def test_different_actions_count_although_weights_are_equal(capsys):
     said = capsys.readouterr().out
     assert "Equal to rounding over 4 updates" in said
     assert "But they act differently, from the steps before updates, in actions" in said
+    assert "ppo.action" in said and "ppo.value_loss_factor" not in said
     # The task cuts what a plain Gaussian draws beyond the bounds.
     assert main(["lockstep", *words, "--interventions", f"{changes}+unsquashed-gaussian"]) == 0
     assert "act differently" not in capsys.readouterr().out
