@@ -262,6 +262,7 @@ SAC_PROBES: tuple[Probe, ...] = (
     ),
     settings.make_tau_probe(SAC_RUNS),
     sac_updates.POLICY_STEPS_PROBE,
+    *sac_updates.DELAY_PROBES,
 )
 
 OUTPUT_INIT_BOUND = 3e-3
@@ -296,6 +297,15 @@ DDPG_PROBES: tuple[Probe, ...] = (
         "action, in action units",
         lambda cache: td3_actions.measure_exploration_unit(cache, "ddpg"),
         make_relation_description("action"),
+        events=(ACTION,),
+    ),
+    Probe(
+        "ddpg.warm_up_action",
+        "Which actions are taken during the warm-up?",
+        f"{TD3_PAPER}, section 6.1, for DDPG too: drawn uniformly at random",
+        "action, in action units",
+        lambda cache: td3_actions.measure_warm_up(cache, "ddpg"),
+        make_relation_description("random action"),
         events=(ACTION,),
     ),
     *ddpg.NOISE_PROBES,
@@ -436,7 +446,7 @@ LOCKSTEP_PROBES = (
     *("advantage_normalisation", "target_noise_clip", "target_action_bounds", "replay_sampling"),
     *("optimizer_options", "optimizer_state", "gradient_clipping", "log_prob", "stored_action"),
     *("warm_up_action", "action", "exploration", "critic_action", "moved_target"),
-    *("value_clipping", "divergence_limit", "early_stopping"),
+    *("value_clipping", "divergence_limit", "early_stopping", "delayed_targets"),
 )
 """Probes of updates and of actions that are run when two implementations diverge in lockstep."""
 _COUNT_PROBES = ("counts", "counts_with_copies")

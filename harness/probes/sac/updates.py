@@ -36,6 +36,7 @@ from parallax.harness.probes.probe import (
     LOOP,
     Probe,
     ProbeMeasurement,
+    UnmeasuredError,
     make_entry_description,
     make_relation_description,
 )
@@ -327,4 +328,79 @@ POLICY_STEPS_PROBE = Probe(
     make_entry_description(("policy steps", "temperature steps")),
     part=LOOP,
     events=(POLICY_LOSS,),
+)
+
+DELAY = 3
+"""Critic steps per policy step, or per target update; the paper's is 1."""
+
+
+def _run_delayed(cache: ExperimentCache, name: str, **delay: int) -> ProbeRun:
+    return cache.run(
+        experiment_setups.build_off_policy_experiment(
+            f"sac {name}",
+            "sac",
+            experiment_setups.make_continuous_data(cache, experiment_setups.BATCH_ROWS + 4 * DELAY),
+            experiment_setups.make_weights(cache, "sac"),
+            **delay,
+        )
+    )
+
+
+def _measure_delayed_policy(cache: ExperimentCache) -> ProbeMeasurement:
+    run = _run_delayed(cache, "delayed policy", policy_delay=DELAY)
+    found = [_count_critic_steps_per_step(run, network) for network in ("policy", "temperature")]
+    return ProbeMeasurement(np.array(found), np.full(2, float(DELAY)))
+
+
+def _count_critic_steps_per_step(run: ProbeRun, network: str) -> float:
+    """Return the critic steps from a network's first step to its last, per step after the first.
+
+    Steps that follow the same critic step as the first one do not count.
+    """
+    critic = np.cumsum(["critic1" in step.networks for step in run.record.steps])
+    before = [
+        n for n, step in zip(critic, run.record.steps, strict=True) if network in step.networks
+    ]
+    later = sum(n > before[0] for n in before) if before else 0
+    if not later:
+        raise UnmeasuredError(f"the {network} did not learn after two critic steps")
+    return float((before[-1] - before[0]) / later)
+
+
+def _measure_delayed_targets(cache: ExperimentCache) -> ProbeMeasurement:
+    # In one update cycle: Stable-Baselines3 counts the interval from the start of each cycle.
+    cycle = {"train_freq": DELAY, "gradient_steps": DELAY}
+    record = _run_delayed(cache, "delayed targets", target_update_interval=DELAY, **cycle).record
+    critic = [place for place, step in enumerate(record.steps) if "critic1" in step.networks]
+    moves = [taken for _, taken, name in record.target_moves if name == "critic1_target"]
+    if len(moves) < 2:
+        raise UnmeasuredError("the targets moved less than twice")
+    first, second = (sum(place < taken for place in critic) for taken in moves[:2])
+    return ProbeMeasurement(np.array([first, second - first], float), np.full(2, float(DELAY)))
+
+
+DELAY_PROBES: Sequence[Probe] = (
+    Probe(
+        "sac.delayed_updates",
+        "How many critic steps are there per step of policy and temperature, with "
+        f"policy_delay={DELAY}?",
+        "our meaning of policy_delay, as TD3's: one step per delay",
+        "critic steps: per policy step, per temperature step",
+        _measure_delayed_policy,
+        make_entry_description(("per policy step", "per temperature step")),
+        counts=True,
+        part=LOOP,
+        events=(POLICY_LOSS,),
+    ),
+    Probe(
+        "sac.delayed_targets",
+        "How many critic steps are there until the first target update and the second, with "
+        f"target_update_interval={DELAY}?",
+        "our meaning of target_update_interval: targets move after its last critic step",
+        "critic steps: until the first target update, from there to the second",
+        _measure_delayed_targets,
+        make_entry_description(("until the first", "from there to the second")),
+        counts=True,
+        part=LOOP,
+    ),
 )
