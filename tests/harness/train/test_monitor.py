@@ -190,7 +190,8 @@ def check_evaluations(parts, recorded):
     parts["clock"].load_state(601)
     progress = {"done": 2, "next": 900, "seconds": 1.0}
     arrays = [np.zeros(2), np.zeros(2)]
-    records = {"timesteps": [300, 600], "returns": arrays, "lengths": arrays}
+    lengths = [np.zeros(2, int), np.zeros(2, int)]
+    records = {"timesteps": [300, 600], "returns": arrays, "lengths": lengths}
     parts["evaluations"].load_state(progress)
     parts["records"].load_state(records)
     assert recorded == [records]
@@ -202,7 +203,10 @@ def check_evaluations(parts, recorded):
     for change in (
         *({"timesteps": [300, 601]}, {"timesteps": [300]}, {"returns": arrays[:1]}),
         *(
-            {"lengths": [np.zeros(3)] * 2},
+            {"lengths": [np.zeros(3, int)] * 2},
+            {"lengths": arrays},
+            {"lengths": [np.full(2, -1)] * 2},
+            {"returns": [np.full(2, 1e308)] * 2},
             {"returns": [np.full(2, np.nan)] * 2},
             {name: [] for name in records},
         ),
