@@ -56,9 +56,12 @@ def get_requested_hyperparameters(run: CompletedRun) -> RequestedSettings:
 
 def find_differing_settings(runs: Sequence[CompletedRun]) -> list[str]:
     """Return the requested settings and hyperparameters that differ between runs."""
-    return find_differing_values(
-        [{**get_requested_hyperparameters(run), **get_requested_settings(run)} for run in runs]
-    )
+    return find_differing_values([get_requested_values(run) for run in runs])
+
+
+def get_requested_values(run: CompletedRun) -> RequestedSettings:
+    """Return the requested hyperparameters and settings of a run."""
+    return {**get_requested_hyperparameters(run), **get_requested_settings(run)}
 
 
 def find_differing_values(values: Sequence[RequestedSettings]) -> list[str]:

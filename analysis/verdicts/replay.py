@@ -27,8 +27,7 @@ from parallax.analysis.data.runs import CompletedRun, ExcludedRun, StudyCell
 from parallax.analysis.data.settings import (
     describe_result_versions,
     find_differing_settings,
-    get_requested_hyperparameters,
-    get_requested_settings,
+    get_requested_values,
     serialize_settings,
 )
 from parallax.analysis.labels import group_items
@@ -384,7 +383,7 @@ def summarize_staleness(found: Sequence[RunStaleness], stages: int) -> tuple[Sta
         differing = set(find_differing_settings([item.run for item in items]))
         names = sorted(differing.difference(STRATEGY_HYPERPARAMETERS))
         for item in items:
-            own = {**get_requested_hyperparameters(item.run), **get_requested_settings(item.run)}
+            own = get_requested_values(item.run)
             parts = [cell.variant, *(f"{name}={own.get(name, 'unknown')}" for name in names)]
             place = dataclasses.replace(cell, variant=",".join(filter(None, parts)))
             strategies = groups.setdefault((place, framework), {})
