@@ -42,7 +42,6 @@ from parallax.harness.probes.worker import answer_probe
 FILE = Path(__file__).parent / "plants" / "one_line_faults.yaml"
 OUTCOMES = FILE.with_suffix(".json")
 SEEN_BY_NONE: dict[str, str] = {
-    "only-part-of-memory-sampled": "skrl's TD3 is probed with one environment",
     "newest-transition-never-sampled": "skrl's default does not run that line",
     "epsilon-falls-below-its-end": "the probed schedule ends after half of the training",
     "noise-without-its-factor": "the factor of TorchRL's noise is 1 in the probed settings",

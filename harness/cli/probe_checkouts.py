@@ -136,7 +136,8 @@ class AnswerChange:
 def _print_changes(
     found: ProbeReport, versions: Sequence[SourceVersion], measure: MeasureProbes | None = None
 ) -> None:
-    # With a function that measures, answers are listed below the changed lines behind them.
+    # Answers are listed below the changed lines behind them where these are known: there is only
+    # one change, or a function that measures the state without it.
     for version in versions:
         print(f"{version.label}: {version.description}")
     changes = list_changes_in_order(found)
@@ -145,28 +146,31 @@ def _print_changes(
     for name, count in Counter(failed).items():
         text += f"; {name} failed to run in {count} of {len(found.results)} probes"
     print(text + (":" if changes else "."))
-    if not measure:
-        print_lines(f"  {change}" for change in changes)
+    unexplained, lines = list(changes), []
     for before, after in itertools.pairwise(versions):
         moved = [c for c in changes if (c.before, c.after) == (before.label, after.label)]
         code = list_code_changes(before.package, after.package) if moved else []
-        if moved and measure and code:
-            causes = _measure_causes(found, moved, after, code, measure)
-            print_lines(f"  {line}" for line in format_causes(causes, code))
+        if len(code) == 1 or (code and measure):
+            unexplained = [change for change in unexplained if change not in moved]
+            causes = _find_causes(found, moved, after, code, measure)
+            lines += [f"  {line}" for line in format_causes(causes, code)]
         elif moved:
-            print(f"Code that differs, {before.label} -> {after.label}:")
-            lines = format_code_changes(code, first=" ".join(change.text for change in moved))
-            print_lines(f"  {line}" for line in lines)
+            lines.append(f"Code that differs, {before.label} -> {after.label}:")
+            by_file = format_code_changes(code, first=" ".join(change.text for change in moved))
+            lines += [f"  {line}" for line in by_file]
+    print_lines([*(f"  {change}" for change in unexplained), *lines])
 
 
-def _measure_causes(
+def _find_causes(
     found: ProbeReport,
     moved: Sequence[AnswerChange],
     after: SourceVersion,
     code: Sequence[CodeChange],
-    measure: MeasureProbes,
+    measure: MeasureProbes | None,
 ) -> dict[str, tuple[ChangeSet, ...]]:
     # The changes behind each changed answer, by its line.
+    if measure is None:
+        return {str(change): ((code[0],),) for change in moved}
     by_probe = {result.probe: result.answers for result in found.results}
     answers = {
         change.probe: (by_probe[change.probe][change.before], by_probe[change.probe][change.after])

@@ -192,11 +192,15 @@ def list_network_steps(run: ProbeRun, network: str) -> list[OptimizerStepRecord]
     """Return the optimizer steps that move a network and whose gradients were saved.
 
     Raises:
-        UnmeasuredError: There are none.
+        UnmeasuredError: There are none, or the policy received no inputs in them.
     """
     found = [s for s in run.record.steps if network in s.networks and s.before]
     if not found:
         raise make_missing_step_error(run, network)
+    if network == "policy" and not np.size(found[0].observations):
+        still = not any(np.any(gradient) for s in found for gradient in s.gradients.values())
+        never = ", and its gradients are 0, so that it never learns" if still else ""
+        raise UnmeasuredError(f"the policy receives no inputs in its optimizer step{never}")
     return found
 
 
@@ -499,7 +503,8 @@ def describe_optimizers(run: ProbeRun) -> str:
     words = [
         f"{' and '.join(assigned) or 'no network'} ({n} steps)" for assigned, n in steps.items()
     ]
-    return f"optimizers hold the weights of {', '.join(words)}"
+    never = [f"{name} never learns" for name in sorted(missing)]
+    return "; ".join([f"optimizers hold the weights of {', '.join(words)}", *never])
 
 
 def name_arrays(names: Sequence[str], everything: Sequence[str]) -> str:

@@ -311,7 +311,8 @@ def _measure_even_counts(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_greedy_policy(cache)
     steps, updates = len(run.transitions), [step.env_steps for step in run.record.steps]
     value = [steps, updates[0] if updates else NO_EVENT, len(updates)]
-    return ProbeMeasurement(np.array(value, float), np.array([steps, steps, 1.0]))
+    due = np.array([steps, steps, 1.0])
+    return compare_counts(run, EVEN_COUNT_NAMES, np.array(value, float), due)
 
 
 def _compute_longest_interval(steps: Sequence[int]) -> float:

@@ -51,8 +51,9 @@ def compare_counts(
     words += describe_delays(run) if (found != due).any() else []
     if not words:
         return counts
-    entries = make_entry_description(names)(AnswerComparison(COUNT), counts)
-    return dataclasses.replace(counts, meaning="; ".join([entries, *words]))
+    happened = dataclasses.replace(counts, value=np.where(found == NO_EVENT, np.nan, found))
+    entries = make_entry_description(names)(AnswerComparison(COUNT), happened)
+    return dataclasses.replace(counts, meaning="; ".join([e for e in (entries, *words) if e]))
 
 
 def _describe_wrong_count(number: float, right: float, units: Mapping[str, int]) -> str:
@@ -102,7 +103,8 @@ def _describe_delayed_events(
             shown = ", ".join(map(str, at[:6]))
             words.append(f"{name}: after critic steps {shown}, not each {delay}")
         elif len(gaps) and gaps[0] != delay:
-            words.append(f"{name}: once in {gaps[0]} critic steps, not once in {delay}")
+            every = "after every critic step" if gaps[0] == 1 else f"once in {gaps[0]} critic steps"
+            words.append(f"{name}: {every}, not once in {delay}")
     return words
 
 

@@ -283,14 +283,33 @@ def make_step_probe(
     )
 
 
-CLIPPED_BY_ENTRY = "each entry of the gradients is cut at that number, not their norm"
-
-
 def is_clipped_by_entry(step: OptimizerStepRecord, bound: float) -> bool:
     """Return whether several entries of a step's gradients are at a bound, and none is beyond."""
     sizes = np.abs(np.concatenate([gradient.ravel() for gradient in step.gradients.values()]))
     at_bound = np.isclose(sizes, bound, rtol=ROUNDING)
     return bool(at_bound.sum() > 1 and at_bound[sizes.argmax()])
+
+
+def measure_gradient_norms(
+    steps: Sequence[OptimizerStepRecord], largest: float
+) -> tuple[Array, dict[str, Array]]:
+    """Return the norms of gradients that are clipped at `largest`, and what explains other norms.
+
+    Args:
+        steps: Optimizer steps, with the gradients that these get.
+        largest: Norm of a gradient that is clipped.
+
+    Returns:
+        Norms, float[steps]. By words, alternatives of a measurement; empty if none applies.
+    """
+    norms = np.sqrt([sum(float(np.sum(g**2)) for g in s.gradients.values()) for s in steps])
+    by_entry = all(is_clipped_by_entry(step, largest) for step in steps)
+    others = {"each entry of the gradients is cut at that number, not their norm": norms}
+    others = others if by_entry else {}
+    # Clipped gradients have the same norm in each update.
+    if min(norms) > largest and np.ptp(norms) > 1e-3 * largest:
+        others["gradients are not clipped at that norm"] = norms
+    return norms, others
 
 
 def make_clipped_norm_probe(
@@ -299,14 +318,7 @@ def make_clipped_norm_probe(
     """Return the probe of the norm of a critic's gradients that are clipped at `largest`."""
 
     def measure(cache: ExperimentCache) -> ProbeMeasurement:
-        steps = list_critic_updates(run(cache))[:2]
-        norms = np.array(
-            [np.sqrt(sum(np.sum(g**2) for g in step.gradients.values())) for step in steps]
-        )
-        by_entry = all(is_clipped_by_entry(step, largest) for step in steps)
-        others = {CLIPPED_BY_ENTRY: norms} if by_entry else {}
-        if min(norms) > largest and np.ptp(norms) > 1e-3 * largest:
-            others["gradients are not clipped at that norm"] = norms
+        norms, others = measure_gradient_norms(list_critic_updates(run(cache))[:2], largest)
         return ProbeMeasurement(norms, np.full(len(norms), largest), alternatives=others)
 
     return Probe(

@@ -195,7 +195,8 @@ def make_buffer_probes(runs: OffPolicyRuns) -> Sequence[Probe]:
         run = runs.run_full_buffer(cache)
         size, batch = run.hyperparameters.buffer_size, run.hyperparameters.batch_size
         found = [*_count_buffer_rows(run), *measure_index_draws(run, size)[:3]]
-        return ProbeMeasurement(np.array(found), np.array([size, size, 0, 0, 0, 0, batch], float))
+        due = np.array([size, size, 0, 0, 0, 0, batch], float)
+        return _describe_old_places(run, ProbeMeasurement(np.array(found), due))
 
     def transitions(cache: ExperimentCache) -> ProbeMeasurement:
         run = runs.run_parallel_update(cache)
@@ -204,7 +205,8 @@ def make_buffer_probes(runs: OffPolicyRuns) -> Sequence[Probe]:
     def capacity(cache: ExperimentCache) -> ProbeMeasurement:
         run = runs.run_full_parallel_buffer(cache)
         size = run.hyperparameters.buffer_size
-        return ProbeMeasurement(_count_buffer_rows(run), np.array([size, size, 0.0, 0.0]))
+        counts = ProbeMeasurement(_count_buffer_rows(run), np.array([size, size, 0.0, 0.0]))
+        return _describe_old_places(run, counts)
 
     return (
         make_count_probe(
@@ -241,6 +243,21 @@ def _count_buffer_rows(run: ProbeRun) -> Array:
     rows, newest = find_stored_rows(run), len(run.transitions)
     old = sum(0 <= row < newest - run.hyperparameters.buffer_size for row in set(rows))
     return np.array([len(rows), len({*rows} - {-1}), old, rows.count(-1)], float)
+
+
+def _describe_old_places(run: ProbeRun, counts: ProbeMeasurement) -> ProbeMeasurement:
+    # Names the place of a full buffer that still has the transition which it got first.
+    rows, n_old = find_stored_rows(run), len(run.transitions) - run.hyperparameters.buffer_size
+    n_envs = run.experiment.n_envs
+    places = {place // n_envs + 1 for place, row in enumerate(rows) if 0 <= row == place < n_old}
+    if not places or len(rows) > run.hyperparameters.buffer_size:
+        return counts
+    entries = make_entry_description(FULL_BUFFER_NAMES[: len(counts.value)])
+    shown = ", ".join(map(str, sorted(places)))
+    words = f"place {shown} of the buffer is never overwritten"
+    return dataclasses.replace(
+        counts, meaning=f"{entries(AnswerComparison(COUNT), counts)}; {words}"
+    )
 
 
 STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")

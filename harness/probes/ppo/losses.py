@@ -12,10 +12,9 @@ from parallax.harness.contract.probing.protocol import POLICY_LOSS, POLICY_STEP,
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import ALL_PAIRS, MAX_FIT_ERROR
 from parallax.harness.probes.families.optimisation import (
-    CLIPPED_BY_ENTRY,
     EARLIER_GRADIENTS,
     adds_earlier_gradients,
-    is_clipped_by_entry,
+    measure_gradient_norms,
 )
 from parallax.harness.probes.measurements import get_gradient, measure_misfit, summarize_spread
 from parallax.harness.probes.ppo import experiments, measurements
@@ -285,10 +284,11 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
 
 
 def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
-    step = get_snapshot_step(experiments.run_huge_rewards(cache), 0)
-    norm = np.sqrt([sum(float((g**2).sum()) for g in step.gradients.values())])
-    others = {CLIPPED_BY_ENTRY: norm} if is_clipped_by_entry(step, MAX_NORM) else {}
-    return ProbeMeasurement(norm, np.array([MAX_NORM]), alternatives=others)
+    run = experiments.run_huge_rewards(cache)
+    steps = [step for step in measurements.list_gradient_steps(run) if step.before]
+    norms, others = measure_gradient_norms(steps, MAX_NORM)
+    others = {words: array[:1] for words, array in others.items()}
+    return ProbeMeasurement(norms[:1], np.array([MAX_NORM]), alternatives=others)
 
 
 VALUE_PROBES: Sequence[Probe] = (

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 import stable_baselines3
 
+from parallax.harness.cli import probe_checkouts
 from parallax.harness.cli.main import main
-from parallax.harness.cli.probe_checkouts import _print_changes, list_commits
+from parallax.harness.cli.probe_checkouts import (
+    AnswerChange,
+    SourceVersion,
+    _print_changes,
+    list_commits,
+)
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.results import ProbeReport, ProbeResult, make_missing_answer
 
@@ -76,6 +82,46 @@ def test_a_commit_that_cannot_be_unpacked_is_named(checkout):
         list_commits(checkout, "stable_baselines3", "HEAD~1..HEAD")
 
 
+CAUSE = [
+    "  td3/td3.py, line 1, module",
+    "    - tau = 1",
+    "    + tau = 2",
+    "      installed -> checkout  td3.tau: changed",
+]
+LISTED = [
+    "  installed -> checkout  td3.tau: changed",
+    "Code that differs, installed -> checkout:",
+    *CAUSE[:3],
+    "  td3/td3.py, line 3, module",
+    "    - gamma = 1",
+    "    + gamma = 2",
+]
+
+
+@pytest.mark.parametrize(("later", "lines"), [("tau = 2\n\ngamma = 1\n", CAUSE), ("", LISTED)])
+def test_a_single_change_needs_no_measurement_to_be_the_cause(
+    later, lines, tmp_path, monkeypatch, capsys
+):
+    states = {"installed": "tau = 1\n\ngamma = 1\n", "checkout": later or "tau = 2\n\ngamma = 2\n"}
+    for label, text in states.items():
+        (tmp_path / label / "td3").mkdir(parents=True)
+        (tmp_path / label / "td3" / "td3.py").write_text(text)
+    versions = [SourceVersion(label, None, label, tmp_path / label) for label in states]
+    changes = [AnswerChange(*states, "td3.tau", "changed")]
+    monkeypatch.setattr(probe_checkouts, "list_changes_in_order", lambda found: changes)
+    _print_changes(ProbeReport((), dict.fromkeys(states, ()), {}, 0.0), versions)
+    assert capsys.readouterr().out.splitlines()[3:] == lines
+
+
+def test_a_change_across_a_state_that_failed_is_printed(tmp_path, monkeypatch, capsys):
+    versions = [SourceVersion(label, None, label, tmp_path / label) for label in "ABC"]
+    changes = [AnswerChange("A", "C", "td3.tau", "changed")]
+    monkeypatch.setattr(probe_checkouts, "list_changes_in_order", lambda found: changes)
+    report = ProbeReport((), dict.fromkeys("ABC", ()), {}, 0.0)
+    _print_changes(report, versions, lambda probes, advance, folder: report)
+    assert capsys.readouterr().out.splitlines()[4:] == ["  A -> C  td3.tau: changed"]
+
+
 def test_states_that_fail_to_run_are_not_called_unchanged(capsys):
     answers = {"installed": make_missing_answer("no"), "checkout": make_missing_answer("x", True)}
     result = ProbeResult("td3.tau", "td3", "Question?", "paper", "number", None, answers, ())
@@ -124,11 +170,11 @@ def test_a_changed_line_and_its_commit_are_found(checkout, capsys, monkeypatch):
     words = ["probe", "--frameworks", "sb3", "--probe", "td3.target_update", "--path"]
     assert main([*words, str(checkout)]) == 1
     first, _, table = capsys.readouterr().out.partition("\n\n")
-    assert "1 of the answers changed:\n  installed -> checkout  td3.target_update" in first
+    assert "1 of the answers changed:\n  common/utils.py, line " in first
+    assert "      installed -> checkout  td3.target_update: before" in first
     commit = git(checkout, "rev-parse", "--short", "HEAD")
     assert f"{checkout / 'stable_baselines3'} (commit {commit})" in first and table
     assert f"installed: sb3 in {Path(stable_baselines3.__file__)}" in first
-    assert "Code that differs, installed -> checkout:\n  common/utils.py, line " in first
     assert "    + target_param.data.mul_(1 - 2 * tau)" in first
     assert main([*words, str(checkout), "--commits", "HEAD~2..HEAD~1"]) == 0
     assert "None of the answers changed." in capsys.readouterr().out

@@ -24,6 +24,8 @@ QUICK = (
     *("one-target-noise-for-the-batch", "time-limits-as-ends", "errors-of-all-pairs"),
     *("targets-before-policy", "advantages-leak-between-environments"),
     *("every-target-for-every-transition", "one-end-overwrites-all-next-observations"),
+    *("only-part-of-memory-sampled", "first-row-never-overwritten", "clipping-not-passed-on"),
+    "optimizer-of-the-target-policy",
 )
 """Faults that each run of the tests plants; the long run plants the others."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parallax.harness.probes.families.counts import compare_counts, describe_delays
-from parallax.harness.probes.families.randomness import describe_shuffles
+from parallax.harness.probes.families.randomness import describe_shuffles, find_drawn_thirds
 from parallax.harness.probes.measurements import (
     TargetShares,
     describe_detour,
@@ -245,3 +245,9 @@ def test_shares_are_named_as_functions_of_tau():
     assert describe_share(0.995, 0.005).startswith(" (1 minus tau, as if")
     assert describe_share(0.0025, 0.005) == " (half of tau)"
     assert describe_share(0.3, 0.005) == describe_share(1.0, 1.0) == ""
+
+
+def test_thirds_of_a_growing_buffer_that_are_drawn():
+    batches = [np.array([0, 3]), np.array([5, 11])]
+    assert find_drawn_thirds(batches, (12, 18)) == {0, 1}
+    assert find_drawn_thirds(batches, (12, 12)) == {0, 1, 2}
