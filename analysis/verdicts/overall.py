@@ -219,12 +219,14 @@ class PooledPair:
         pooled: Differences, first minus second, in these units.
         p_holm: P-value of "the mean over tasks is 0", corrected over the pairs of the algorithm
             in this study and variant.
+        left_out: Tasks of other pairs, or of this one, that are not included.
     """
 
     items: tuple[PairVerdict, ...]
     scales: tuple[float, ...]
     pooled: PooledDifferences
     p_holm: float
+    left_out: tuple[str, ...] = ()
 
     @property
     def cell(self) -> StudyCell:
@@ -235,11 +237,13 @@ class PooledPair:
 def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[PooledPair, ...]:
     """Pool every pair of frameworks over the tasks of an algorithm and recipe.
 
-    Tasks in which neither side varies, or one has a single seed, are left out; at least four must
-    remain.
+    Tasks in which neither side varies, or one has a single seed, are left out and named; at least
+    four must remain.
     """
     found: dict[PooledPairKey, list[PairVerdict]] = collections.defaultdict(list)
+    tasks: dict[SuiteKey, set[str]] = collections.defaultdict(set)
     for item in items:
+        tasks[item.cell.suite_key].add(item.cell.env)
         cell, pair = item.cell, (item.first.framework, item.second.framework)
         if _get_variance(item) > 0 and _get_width(item, options) > 0:
             found[cell.study, cell.algorithm, cell.variant, cell.hps, *pair].append(item)
@@ -249,7 +253,13 @@ def pool_pairs(items: Sequence[PairVerdict], options: VerdictOptions) -> tuple[P
         family = [(own, *_pool_tasks(own, options)) for _, own in members]
         corrected = multiple_testing.adjust_holm([pooled.p for _, _, pooled in family])
         pairs += [
-            PooledPair(tuple(own), scales, pooled, float(p))
+            PooledPair(
+                tuple(own),
+                scales,
+                pooled,
+                float(p),
+                tuple(sorted(tasks[own[0].cell.suite_key] - {item.cell.env for item in own})),
+            )
             for (own, scales, pooled), p in zip(family, corrected, strict=True)
         ]
     return tuple(pairs)

@@ -78,6 +78,13 @@ class SequentialVerdict:
     family: str
     next_check_size: int
 
+    def select_used(self, group: ScoreGroup) -> ScoreGroup:
+        """Return one of the groups with the seeds of the last check, as no test used others."""
+        assert group.scores is not None
+        size = self.check_sizes[-1] if self.check_sizes else 0
+        runs = group.runs[:size]
+        return dataclasses.replace(group, runs=runs).replace_scores(group.scores[:size])
+
 
 def judge_sequentially(
     groups: Sequence[ScoreGroup], options: VerdictOptions, schedule: SequentialSchedule

@@ -107,15 +107,20 @@ def run(options: argparse.Namespace) -> int:
         options.float64, options.shared, AlignmentLevel(options.alignment, options.hps)
     )
     check_comparison(algorithm, options.updates, chosen)
-    print(f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:")
-    print(f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where")
+    # Printed with the first row: a framework may refuse the recipe.
+    heading = iter(
+        (
+            f"{first.label} and {second.label}, {algorithm}, alignment={options.alignment}:",
+            f"{'updates':>8}  {'difference':>10}  {'rounding':>9}  where",
+        )
+    )
     with CommandProgress(count_training_updates(algorithm, options.updates)) as progress:
         result = compare_implementations(
             first,
             second,
             algorithm,
             options.updates,
-            lambda distance: print(_format_distance(distance), flush=True),
+            lambda distance: print(*heading, _format_distance(distance), sep="\n", flush=True),
             chosen,
             lambda updates: progress.advance("updates of three trainings", updates),
         )

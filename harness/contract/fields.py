@@ -105,14 +105,19 @@ def _get_type_hints(cls: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def format_unknown_name(what: str, given: str, known: Sequence[str]) -> str:
-    """Message for a name that is not one of `known`, with the closest match."""
+def format_unknown_name(
+    what: str, given: str, known: Sequence[str], command: str = "parallax train --help"
+) -> str:
+    """Message for a name that is not one of `known`, with the closest match.
+
+    If there are many, `command` lists them.
+    """
     # Users may write SB3 or PPO; no two names differ only in case.
     close = [name for name in known if name.lower() == given.lower()]
     close = close or difflib.get_close_matches(given, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     if len(known) > _MAX_LISTED_NAMES:
-        return f"{what} is not known.{hint} parallax train --help lists all names."
+        return f"{what} is not known.{hint} {command} lists all names."
     return f"{what} is not known.{hint} Known: {', '.join(sorted(known))}."
 
 

@@ -20,6 +20,10 @@ from parallax.harness.contract.fields import SpecError
 
 NumberedVersion = tuple[int, ...]
 
+# The rest may be part of a folder's name and of a requirement: no slash, space or semicolon.
+# Python converts at most 4,300 digits.
+_VERSION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9}){0,9})[0-9A-Za-z.+_-]{0,100}")
+
 
 def find_entry_points(group: str) -> importlib.metadata.EntryPoints:
     """Return all entry points of a group that name an object, without importing them."""
@@ -121,7 +125,7 @@ class VersionRange:
 
 def parse_version(text: str) -> NumberedVersion:
     """Return the numbers at the start of a version, such as (2, 2, 1) of 2.2.1rc1."""
-    found = re.match(r"\d+(\.\d+)*", text)
+    found = _VERSION.fullmatch(text)
     if found is None:
-        raise SpecError(f"{text!r} is not a version. Write numbers such as 2.2.1.")
-    return tuple(map(int, found[0].split(".")))
+        raise SpecError(f"{text[:40]!r} is not a version. Write numbers such as 2.2.1.")
+    return tuple(map(int, found[1].split(".")))

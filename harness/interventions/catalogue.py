@@ -360,18 +360,18 @@ def _explain_unknown_name(name: str, adapter: Adapter) -> str:
     elsewhere = [
         other.name
         for other in others
-        if any(item.name == name for item in list_interventions(other))
+        if any(item.name == name for item in _list_entries(name, other))
     ]
     if elsewhere:
         return (
             f"intervention={name} is for framework={' or '.join(elsewhere)}, not for "
             f"{adapter.name}."
         )
-    known = [NO_INTERVENTION, *(item.name for item in list_interventions(adapter))]
-    return (
-        format_unknown_name(f"intervention={name}", name, known)
-        + " parallax intervention list describes each."
-    )
+    is_bug = name.startswith(RELEASED_BUG_PREFIX)
+    command = "parallax bugs --list" if is_bug else "parallax intervention list"
+    known = [item.name for item in _list_entries(name, adapter)]
+    known += [] if is_bug else [NO_INTERVENTION]
+    return format_unknown_name(f"intervention={name}", name, known, command)
 
 
 def _check_segments_installed(item: Intervention) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -306,7 +306,7 @@ class _StoredReport(msgspec.Struct):
     results: list[_StoredResult]
     versions: dict[str, list[str]]
     not_probed: dict[str, str]
-    seconds: float
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=1e10)]
     alignment: Literal["upstream", "defaults", "common", "exact", "lockstep"] = "defaults"
     hps: str = "original"
 

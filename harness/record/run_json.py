@@ -147,7 +147,7 @@ class RunTimings(Struct, frozen=True):
     seconds: Seconds | None = None
     evaluation_seconds: Seconds | None = None
     training_cpu_seconds: Seconds | None = None
-    parts: dict[str, dict[str, float]] = {}
+    parts: dict[str, dict[str, Seconds]] = {}
 
 
 class RunAttempt(Struct, frozen=True):

@@ -99,6 +99,7 @@ def make_overall_table(verdicts: StudyVerdicts) -> Table[AggregatedFramework]:
             for column in _make_aggregate_columns(number, name)
         ),
         make_count_column("tasks", "tasks", lambda i: len(i.scores.tasks)),
+        make_text_column("left_out", "left out", lambda i: "; ".join(i.scores.left_out)),
         Column("", "n per task", lambda i: i.scores.aggregates.seeds[i.index], format_range, min),
     )
     return Table("t-overall", "Aggregates over all tasks", columns, tuple(rows), lambda i: i.groups)
@@ -309,6 +310,7 @@ def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
             "between", "deviation between tasks", lambda i: i.pooled.sd_between_tasks
         ),
         make_count_column("tasks", "tasks", lambda i: len(i.items)),
+        make_text_column("left_out", "left out", lambda i: ", ".join(i.left_out)),
         make_used_column(lambda i: _list_pooled_groups([i])),
     )
     title = "Mean differences over tasks, in normalized scores"
@@ -353,6 +355,7 @@ def make_pooled_tasks_table(items: Sequence[PooledPair]) -> Table[PooledTask]:
             lambda i: (float(i.pair.pooled.lows[i.index]), float(i.pair.pooled.highs[i.index])),
         ),
         make_csv_column("tasks", lambda i: len(i.pair.items)),
+        make_csv_column("left_out", lambda i: ", ".join(i.pair.left_out)),
         make_csv_column("mean_over_tasks", lambda i: i.pair.pooled.mean),
         make_csv_column("mean_low", lambda i: i.pair.pooled.low),
         make_csv_column("mean_high", lambda i: i.pair.pooled.high),

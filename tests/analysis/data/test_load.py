@@ -160,6 +160,14 @@ def test_times_values_and_origin_are_those_of_the_record(results, make_run, give
     assert run.path == path.parent and not run.is_imputed and not run.has_conflicting_settings
 
 
+def test_costs_that_no_run_has_exclude_it(results, make_run):
+    path = make_run() / "run.json"
+    record = json.loads(path.read_text())
+    record["timings"] = {"parts": {"replay": {"draw": 1e300}}}
+    path.write_text(json.dumps(record))
+    assert "timings.parts" in only_reason(results)
+
+
 def test_names_of_folders_can_be_shown(results, make_run):
     folder = make_run(seed=3)
     (folder / "run.json").write_text("{")

@@ -7,6 +7,8 @@ from score_groups import make_curve_run, make_score_group
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_reference_score
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.report.sections.overall import make_overall_table
+from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.stats.aggregates import compute_aggregates
 from parallax.analysis.verdicts.endpoints import ScoreScale, find_task_scale
 from parallax.analysis.verdicts.groups import group_runs, make_group
@@ -16,6 +18,7 @@ from parallax.analysis.verdicts.overall import (
     compute_overall_scores,
     select_failed_parts,
 )
+from parallax.analysis.verdicts.study import judge_runs
 
 OPTIONS = VerdictOptions(resamples=200)
 
@@ -72,6 +75,9 @@ def test_excluded_tasks_are_named_with_the_reason(results, make_run):
     assert found.left_out == ("Unknown-v1: no scale is known", "Ant-v4: no run of cleanrl")
     assert found.aggregates.names == ("cleanrl", "sb3")
     assert found.aggregates.seeds == ((3,), (3,))
+    table = make_overall_table(judge_runs(load_runs(results), OPTIONS))
+    rows = [list_csv_values(table, item) for item in table.items]
+    assert {row["left_out"] for row in rows} == {"; ".join(found.left_out)}
 
 
 def test_equal_runs_give_equal_bits(results, make_run):

@@ -9,7 +9,11 @@ from score_groups import make_curve_run, make_score_group
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.data.published import get_do_nothing_score, get_random_score
 from parallax.analysis.data.runs import StudyCell
-from parallax.analysis.report.sections.overall import make_paired_table, make_pooled_tasks_table
+from parallax.analysis.report.sections.overall import (
+    make_paired_table,
+    make_pooled_table,
+    make_pooled_tasks_table,
+)
 from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.stats.moments import compute_moments
 from parallax.analysis.stats.multiple_testing import adjust_holm
@@ -63,6 +67,12 @@ def test_a_task_without_deviations_is_not_pooled(results, make_run):
             make_run(env=env, framework="cleanrl", seed=seed, score=90 + spread)
     (pair,) = pool_pairs(judged(results), OPTIONS)
     assert "Ant-v4" not in [item.cell.env for item in pair.items]
+    rows = [
+        list_csv_values(table, item)
+        for table in (make_pooled_table([pair]), make_pooled_tasks_table([pair]))
+        for item in table.items
+    ]
+    assert {row["left_out"] for row in rows} == {"Ant-v4"}
 
 
 def test_only_seeds_with_the_same_initial_states_are_paired(results, make_run):

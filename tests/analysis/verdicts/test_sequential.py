@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parallax.analysis.data.runs import StudyCell
+from parallax.analysis.report.sections.pair_tables import make_sequential_table
+from parallax.analysis.report.tables import list_csv_values
 from parallax.analysis.stats import two_sample as pairwise
 from parallax.analysis.stats.moments import SampleMoments, compute_moments, stack_moments
 from parallax.analysis.stats.multiple_testing import (
@@ -177,6 +179,9 @@ def test_seeds_beyond_the_last_whole_batch_change_nothing():
         for n in (5, 9)
     )
     assert (some.p, some.p_equivalence) == (all_.p, all_.p_equivalence)
+    row = list_csv_values(make_sequential_table([all_]), all_)
+    assert (row["first_used"], row["first_requested"]) == (5, 9)
+    assert row["first_mean"] == pytest.approx(scores[0][:5].mean())
 
 
 def test_holms_correction_runs_over_the_family():

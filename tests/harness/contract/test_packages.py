@@ -51,8 +51,9 @@ def test_an_installed_version_out_of_range_is_refused_with_the_range(monkeypatch
 
 def test_numbers_are_read_from_the_start():
     assert parse_version("2.2.1rc1") == (2, 2, 1)
-    with pytest.raises(SpecError, match="is not a version"):
-        parse_version("latest")
+    for wrong in ("latest", "2.4.0/../../x", "2.4.0; x", "2.4.0\n", "9" * 5000):
+        with pytest.raises(SpecError, match="is not a version"):
+            parse_version(wrong)
 
 
 @pytest.mark.parametrize("framework", ["cleanrl", "sb3", "sbx", "skrl", "tianshou", "torchrl"])

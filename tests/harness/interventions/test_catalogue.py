@@ -74,6 +74,9 @@ def test_every_source_segment_occurs_once_in_the_installed_version(framework):
     ("text", "framework", "algorithm", "message"),
     [
         ("value-loss-x0.6", "sb3", "ppo", "is not known. Did you mean value-loss-x0.5"),
+        ("nope", "sb3", "ppo", "is not known.* parallax intervention list lists all names"),
+        ("bug.gae-ends-shift", "sb3", "ppo", "Did you mean bug.gae-ends-shifted"),
+        ("bug.gae-ends-shifted", "skrl", "ppo", "is for framework=sb3, not for skrl"),
         ("half-value-loss", "sb3", "ppo", "was renamed: use intervention=value-loss-x0.5"),
         ("value-loss-x0.5", "cleanrl", "ppo", "is for framework=sb3, not for cleanrl"),
         ("value-loss-x0.5", "sb3", "sac", "is for algorithm=ppo, not for sac"),

@@ -250,6 +250,7 @@ def test_a_pair_stays_equal_over_2000_updates():
         ),
         (["--json", "x.json", "--figure", "./x.json"], "--figure x.json: --json is that file too"),
         (["--frameworks", "sb3", "--algorithms", "td3", "--hps", "mine"], "drop --hps"),
+        (["--frameworks", "sb3,cleanrl", "--algorithms", "ppo", "--hps", "nope"], "hps=nope is"),
     ],
 )
 def test_bad_input_is_one_message(words, message, capsys):

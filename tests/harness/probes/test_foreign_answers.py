@@ -52,6 +52,8 @@ def change_at(content, value, *keys):
         ({"theirs": []}, ("versions",)),
         ([1], ("versions", "sb3")),
         (None, ("seconds",)),
+        (1e300, ("seconds",)),
+        (-1, ("seconds",)),
     ],
 )
 def test_fields_of_other_types_are_refused(stored, tmp_path, capsys, value, keys):
