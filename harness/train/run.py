@@ -42,7 +42,7 @@ from parallax.harness.train.stop_signals import (
 )
 
 _MAX_NOTE_LENGTH = 1_000
-_OTHER_ERRORS = (TrainingError, SpecError, LockLostError, OSError)  # not of a checkpoint's state
+_OTHER_ERRORS = (SpecError, LockLostError, OSError)  # not of a checkpoint's state
 
 
 def execute_run(prepared: PreparedRun, adapter: Adapter, folder: RunFolder) -> str:
@@ -168,7 +168,7 @@ class _RunAttempt:
             except Exception as error:
                 # A value of another type or shape shows only where it is used; without the
                 # checkpoint before it, every further attempt at the run would fail in the same way.
-                if start is None or isinstance(error, _OTHER_ERRORS):
+                if start is None or _is_unrelated(error, start):
                     raise
                 reason: object = error
                 if not isinstance(error, ResumeError):
@@ -257,6 +257,13 @@ class _RunAttempt:
         self.notes.append(text)
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print(text, file=sys.stderr, flush=True)
+
+
+def _is_unrelated(error: Exception, start: LoadedCheckpoint) -> bool:
+    """Return whether an error says nothing against the checkpoint that the training began from."""
+    if isinstance(error, TrainingError):  # diverged: as it would again, but from another's state
+        return start.is_own
+    return isinstance(error, _OTHER_ERRORS)
 
 
 def _measure_references(monitor: TrainingMonitor) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from loops import iterate_some
 from parallax.envs.scripted import ENV_ID
 from parallax.harness.contract.adapter import Checkpointable
 from parallax.harness.contract.adapter_discovery import load_adapter
+from parallax.harness.contract.events import TrainingError
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import (
     DEFAULT_CHECKPOINT_MINUTES,
@@ -241,6 +242,29 @@ class TestOddStarts:
             for note in content["resume_notes"][1::2]:
                 assert "the training failed soon after it (can only concatenate str" in note
             shutil.rmtree(folder)
+
+    @pytest.mark.parametrize("is_altered", [False, True])
+    def test_divergence_after_another_users_checkpoint_is_not_final(
+        self, is_altered, undisturbed, tmp_path
+    ):
+        prepared, folder = a_run(tmp_path)
+        go(prepared, folder, accident=fail, at=50)
+        if is_altered:
+            alter(folder, newest(folder))
+        errors = [TrainingError("the policy has diverged")]
+
+        def diverge_once():
+            if errors:
+                raise errors.pop()
+
+        content = go(prepared, folder, accident=diverge_once, at=50)
+        if not is_altered:  # training again would end in the same way
+            assert (
+                content["failure"] == "the policy has diverged" and (folder / "checkpoint").exists()
+            )
+            return
+        assert content["resumed_from"] == 40 and result(folder) == undisturbed
+        assert "failed soon after it (the policy has diverged)" in content["resume_notes"][1]
 
     @pytest.mark.parametrize(
         ("then", "now", "is_altered", "is_own"),
