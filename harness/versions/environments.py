@@ -32,12 +32,14 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
         cache: Folder of all environments.
 
     Raises:
-        SpecError: A package cannot be installed, or there is a damaged environment.
+        SpecError: A package cannot be installed, or there is an environment that is damaged or
+            belongs to another user.
     """
     name = "+".join(requirement.replace("==", "-") for requirement in requirements)
     folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
     python = folder / "bin" / "python"
     if python.exists():
+        _check_owner(folder)
         _check_packages(requirements, folder)
         return python
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -55,8 +57,18 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
             raise SpecError(f"{' '.join(requirements)} cannot be installed in {reason}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    _check_owner(folder)
     _check_packages(requirements, folder)
     return python
+
+
+def _check_owner(folder: Path) -> None:
+    # The programs of an environment run as the user who measures with it.
+    if folder.lstat().st_uid not in (os.geteuid(), 0):
+        raise SpecError(
+            f"{folder} belongs to another user, whose programs would run as you: choose another "
+            "cache folder, and it will be built there."
+        )
 
 
 def _check_packages(requirements: Sequence[str], folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Environments of releases that several processes build at once, or that are damaged."""
 
+import os
 import shutil
 import sys
 
@@ -44,6 +45,18 @@ def test_environment_that_lost_files_is_not_measured(tmp_path, monkeypatch, lost
     (path,) = python.parents[1].glob(lost)
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(SpecError, match="does not have all of x==1: delete it, and it will be"):
+        environments.build_environment(["x==1"], tmp_path)
+
+
+def test_environment_of_another_user_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "install_packages", support.install)
+    environments.build_environment(["x==1"], tmp_path)
+    (folder,) = tmp_path.glob("python*/x-1")
+    if os.geteuid() == 0:  # root's own environments are trusted by everyone
+        os.chown(folder, 1, -1)
+    else:
+        monkeypatch.setattr(environments.os, "geteuid", lambda: folder.stat().st_uid + 1)
+    with pytest.raises(SpecError, match=r"x-1 belongs to another user, .*: choose another cache"):
         environments.build_environment(["x==1"], tmp_path)
 
 
