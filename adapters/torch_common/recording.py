@@ -173,6 +173,7 @@ def locate_linear_layers(network: str, layers: Mapping[str, Any]) -> dict[str, T
 _RNG_WATCH: tuple[WatchedFunctions, Mapping[str, Callable[[], Hashable]]] = (
     (
         (torch, "manual_seed", "torch.manual_seed"),
+        (torch, "Generator", "torch.Generator creates a generator"),
         (torch, "set_rng_state", "torch.set_rng_state"),
         (torch.random, "manual_seed", "torch.manual_seed"),
         (torch.random, "set_rng_state", "torch.set_rng_state"),

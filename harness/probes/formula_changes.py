@@ -134,6 +134,7 @@ class FormulaQuantities:
         groups: Names of quantities of one kind, which one line of code may compute, by their name.
         rows: Rows to which alone a change may apply, bool[rows] or bool[steps, copies], by name.
         uses: For each use of a quantity, what is computed from it, by its name.
+        parts: Values that are no quantities of the formula, of which one may be a weighted mean.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class FormulaQuantities:
         self.groups: dict[str, Sequence[str]] = {}
         self.rows: dict[str, Tensor] = {}
         self.uses: dict[str, list[str]] = {}
+        self.parts: dict[str, Tensor] = {}
         self._named: dict[int, tuple[str, Tensor]] = {}
         self._is_naming = False
 
@@ -270,6 +272,8 @@ N_SOLVED, N_SECANTS, MAX_ROUGHNESS = 3, 12, 0.08
 """Updates in which a quantity is solved for, steps of this, and largest roughness of a function."""
 N_BINS, MIN_BINS = 60, 10
 """Places along a quantity at which its function is read, and fewest of them."""
+MIN_SHARE = 0.02
+"""Smallest share of a quantity in a weighted mean of two."""
 NEARER = 0.9
 """Share of its distance to which one of two choices at once must bring the formula."""
 MIN_WRONG_ROWS, MIN_MATCH_SHARE = 20, 0.9
@@ -454,6 +458,8 @@ class _FormulaSearch:
         given = [n for n, x in base.plain[0].values.items() if x.ndim == 1 and len(x) > 1]
         every = {name: self._solve_quantity(base, name) for name in given}
         solved = {name: each for name, each in every.items() if each is not None}
+        if words := _find_weighted_mean(base.plain, solved):
+            return words
         roughness = {n: _measure_roughness(s.before, s.after - s.before) for n, s in solved.items()}
         name = min(roughness, key=roughness.__getitem__, default="")
         if name and roughness[name] < MAX_ROUGHNESS:
@@ -618,6 +624,29 @@ def _compute_numbers(part: Formula, quantities: FormulaQuantities, watches: bool
         return np.asarray(part(quantities).detach().numpy())
     with _UseMode(quantities):
         return np.asarray(part(quantities).detach().numpy())
+
+
+def _find_weighted_mean(
+    plain: Sequence[FormulaQuantities], solved: Mapping[str, _SolvedQuantity]
+) -> str:
+    """Return of which two quantities a quantity is the weighted mean, or "" if of none."""
+    of_updates = [{**q.values, **q.parts} for q in plain]
+    known = [n for n, x in of_updates[0].items() if x.ndim == 1 and len(x) > 1]
+    for name, quantity in solved.items():
+        y, columns = quantity.after, dict[str, Array]()
+        for other in sorted(known):
+            arrays = [values[other].detach().numpy() for values in of_updates]
+            updates = zip(arrays, quantity.rows, strict=False)
+            if all(len(array) == len(arrays[0]) for array in arrays):
+                columns[other] = np.concatenate([array[at] for array, at in updates])
+        for (one, u), (other, v) in itertools.combinations(columns.items(), 2):
+            # With weights of sum 1, the quantity minus one part is a multiple of their distance.
+            way, rest = u - v, y - v
+            share = float(rest @ way) / max(float(way @ way), 1e-30)
+            apart = float(np.abs(share * way - rest).max())
+            if MIN_SHARE < share < 1 - MIN_SHARE and apart < MAX_DISTANCE * np.abs(rest).max():
+                return f"{name} is {share:.3g} times {one} plus {1 - share:.3g} times {other}"
+    return ""
 
 
 def _find_used_rows(

@@ -4,6 +4,7 @@ Differences are located in upstream's source. Parts that an adapter names in `re
 project's code (upstream leaves them to its users), so their answers say nothing about upstream.
 """
 
+import contextlib
 import dataclasses
 import re
 import traceback
@@ -337,7 +338,8 @@ def _describe_difference(
             return name
     words = measurement.meaning
     if not words and comparison.kind in (FUNCTION, FACTOR):
-        words = measurement.explain()
+        with contextlib.suppress(UnmeasuredError):  # an explanation may need other numbers
+            words = measurement.explain()
     return words or probe.describe(comparison, measurement)
 
 

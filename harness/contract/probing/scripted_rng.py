@@ -213,11 +213,13 @@ class RotatingPermutations:
 
 
 WatchedFunctions = Sequence[tuple[Any, str, str]]
-"""Module, name in it, and name in words of functions that seed or make a generator."""
+"""Module, name in it, and name in words of functions that seed or make a generator, or classes."""
 NUMPY_FUNCTIONS: WatchedFunctions = (
     (np.random, "seed", "numpy.random.seed"),
     (np.random, "set_state", "numpy.random.set_state"),
-    (np.random, "default_rng", "numpy.random.default_rng"),
+    (np.random, "default_rng", "numpy.random.default_rng creates a generator"),
+    (np.random, "RandomState", "numpy.random.RandomState creates a generator"),
+    (random, "Random", "random.Random creates a generator"),
     (random, "seed", "random.seed"),
     (random, "setstate", "random.setstate"),
 )
@@ -233,6 +235,30 @@ STATE_READERS: Mapping[str, Callable[[], Hashable]] = {
     "random": random.getstate,
 }
 """Functions that return the state of a global generator, by its name."""
+
+
+class _WatchedClass(type):
+    """A stand-in for a class, whose objects are those of the class, that reports each new one."""
+
+    def __new__(cls, original: type, report: Callable[[], None]) -> "_WatchedClass":
+        return super().__new__(cls, original.__name__, (), {"__doc__": original.__doc__})
+
+    def __init__(cls, original: type, report: Callable[[], None]) -> None:
+        super().__init__(original.__name__, (), {})
+        cls._original, cls._report = original, report
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        cls._report()
+        return cls._original(*args, **kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._original, name)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls._original)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls._original)
 
 
 class RngWatch:
@@ -309,6 +335,9 @@ class RngWatch:
                 setattr(owner, name, original)
 
     def _wrap(self, original: Callable[..., Any], words: str) -> Callable[..., Any]:
+        if isinstance(original, type):
+            return _WatchedClass(original, lambda: self.record(words))
+
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             made = original(*args, **kwargs)

@@ -242,6 +242,8 @@ def _compute_values(
     members = [f"the next value of the target network of {ORDINALS[name]}" for name in names]
     q.join("the next value of each target network", members)
     options = combine_critics(values)
+    q.parts["that of the larger critic"] = options["the larger of both critics"]
+    q.parts["that of the smaller critic"] = options["the smaller of both critics"]
     if run.experiment.algorithm == "ddpg":
         options = {ONLY_CRITIC: options["the first critic"], **options}
     return q.name("the next value", q.choose("the next value", options))

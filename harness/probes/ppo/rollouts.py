@@ -16,7 +16,11 @@ from parallax.harness.probes.experiment_setups import HALF_RANGE
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.families.critics import NEXT_EPISODE
 from parallax.harness.probes.families.storage import make_action_range_probe
-from parallax.harness.probes.measurements import find_transition_rows, list_other_environments
+from parallax.harness.probes.measurements import (
+    find_transition_rows,
+    list_other_environments,
+    list_other_rows,
+)
 from parallax.harness.probes.ppo import experiments, measurements
 from parallax.harness.probes.ppo.experiments import (
     GAE_PAPER,
@@ -36,6 +40,8 @@ from parallax.harness.probes.results import AnswerAxis
 
 TANH_TEXT = "the sample is squashed by tanh and scaled to the range, not cut at the bounds"
 SCALED_TEXT = "the sample is cut at -1 and 1 and then scaled to the range"
+MIN_LINEAR_CORRELATION = 0.999
+"""Smallest correlation of advantages with what they are transformed to, in the same places."""
 
 
 def _get_action_bounds(run: ProbeRun) -> tuple[Array, Array]:
@@ -414,6 +420,9 @@ def _measure_parallel_policy_weights(cache: ExperimentCache) -> ProbeMeasurement
         each = [(part / np.expand_dims(std, axis)).ravel()[rows] for part, std in parts]
         found[f"standardised {name}"] = np.array(each)
     pool = scale * expected + shift
+    ends = np.array([t.end for t in run.transitions]).reshape(grid.shape)
+    for of, places in list_other_rows(ends).items():
+        found[f"advantages are those of {of}"] = pool[places.ravel()[rows]]
     nearest = pool[np.abs(slope[:, None] - pool).argmin(axis=1)]
     found["the advantages of other transitions"] = nearest
     explain = functools.partial(_explain_parallel_advantages, run, (slope - shift) / scale, rows)
@@ -426,7 +435,12 @@ def _fit_standardization(run: ProbeRun) -> tuple[float, float]:
     transformed = measurements.get_transformed_advantages(run)
     if transformed is None:
         return 1.0, 0.0
-    scale, shift = np.polyfit(run.record.stored["advantages"], transformed, 1)
+    advantages = run.record.stored["advantages"]
+    if abs(np.corrcoef(advantages, transformed)[0, 1]) > MIN_LINEAR_CORRELATION:
+        scale, shift = np.polyfit(advantages, transformed, 1)
+    else:  # standardized ones may be stored in places of others
+        scale = transformed.std() / advantages.std()
+        shift = transformed.mean() - scale * advantages.mean()
     return float(scale), float(shift)
 
 

@@ -197,8 +197,20 @@ def test_seeding_during_training_is_recorded_with_its_line():
         assert np.linalg.norm([3, 4]) == 5
     assert (np.random.default_rng, random.seed) == original
     assert rng.random() == np.random.default_rng(5).random()
-    words = ("numpy.random.default_rng", "random.seed", "a norm")
+    words = ("numpy.random.default_rng creates a generator", "random.seed", "a norm")
     assert watched.events == [(1, 11, name, "lib.py:7") for name in words]
+
+
+def test_new_objects_of_generator_classes_are_recorded():
+    watched, before = Watched(), np.random.RandomState(3)
+    with watched.watch.watch_functions([]):
+        rng = np.random.RandomState(3)
+        assert isinstance(before, np.random.RandomState) and isinstance(rng, np.random.RandomState)
+        assert issubclass(type(rng), np.random.RandomState)
+        assert np.random.RandomState.randint is type(before).randint
+    assert type(rng) is np.random.RandomState and rng.randint(100) == before.randint(100)
+    words = "numpy.random.RandomState creates a generator"
+    assert watched.events == [(1, 11, words, "lib.py:7")]
 
 
 @pytest.mark.parametrize("changes", [{"steps": 0}, {"started": False}, {"line": ""}])
@@ -215,7 +227,9 @@ def test_abstract_generators_are_not_recorded():
     with watched.watch.watch_functions([]):
         random.seed(1)  # returns None
         np.random.default_rng(1)
-    assert [event[2] for event in watched.events] == ["numpy.random.default_rng"]
+    assert [event[2] for event in watched.events] == [
+        "numpy.random.default_rng creates a generator"
+    ]
 
 
 def test_repeated_generator_state_is_recorded_and_constant_one_is_not():

@@ -37,11 +37,12 @@ def compute_target(q, rewards=REWARD, first=FIRST, second=SECOND, gamma=0.9):
     reward = q.name("the reward", rewards)
     one, other = q.name("the first value", first), q.name("the second value", second)
     smaller = {"the smaller": one.minimum(other), "the larger": one.maximum(other)}
+    q.parts["the sum"] = one + other
     value = q.name("the next value", q.choose("the value", smaller, ["the larger"]))
     return q.name("the target", reward + q.name("the discount", gamma) * value)
 
 
-SMALLER, LARGER = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND)
+SMALLER, LARGER, SUM = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND), FIRST + SECOND
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,14 @@ SMALLER, LARGER = np.minimum(FIRST, SECOND), np.maximum(FIRST, SECOND)
         (REWARD + 0.9 * LARGER.mean(), "the next value is its mean over the minibatch"),
         (np.abs(REWARD + 0.9 * SMALLER), "the target is its absolute value"),
         (RNG.normal(size=24), ""),
+        (
+            REWARD + 0.9 * (0.7 * SMALLER + 0.3 * REWARD),
+            "the next value is 0.7 times the next value plus 0.3 times the reward",
+        ),
+        (
+            REWARD + 0.9 * (0.7 * SMALLER + 0.3 * SUM),
+            "the next value is 0.7 times the next value plus 0.3 times the sum",
+        ),
         (REWARD + 0.9 * np.sin(2 * SMALLER), "the next value is another function of itself: "),
         (
             REWARD + 0.9 * SMALLER * (1 + 0.3 * np.cos(REWARD)),

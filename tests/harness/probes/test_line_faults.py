@@ -340,6 +340,12 @@ IN_ONE_PLACE = {
         *("b_inds = np.arange(args.batch_size)", "b_inds = np.arange(args.num_steps)"),
         "18 of 24 transitions are in no minibatch",
     ),
+    "advantages of another environment": (
+        *("skrl", "ppo.policy_loss_with_copies", "skrl.agents.torch.ppo.ppo", "PPO.update"),
+        'self.memory.set_tensor_by_name("advantages", advantages)',
+        'self.memory.set_tensor_by_name("advantages", advantages.roll(1, dims=1))',
+        "advantages are those of the environment before",
+    ),
     "random actions in other units": (
         *("tianshou", "ddpg.stored_action", "tianshou.algorithm.algorithm_base"),
         *("Policy.map_action_inverse", "act = (act - low) * 2.0 / scale - 1.0", "act = act"),

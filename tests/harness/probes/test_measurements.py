@@ -14,7 +14,13 @@ from parallax.harness.probes.measurements import (
     list_row_kinds,
     measure_target_shares,
 )
-from parallax.harness.probes.probe import Probe, ProbeMeasurement, compare_arrays, run_probe
+from parallax.harness.probes.probe import (
+    Probe,
+    ProbeMeasurement,
+    UnmeasuredError,
+    compare_arrays,
+    run_probe,
+)
 from parallax.harness.probes.results import AGREES, FUNCTION
 
 NAMES = ("critic1_target.0.weight", "critic1_target.out.bias")
@@ -167,6 +173,25 @@ COLUMNS = ROWS.reshape(-1, 4).T.ravel()
 def test_shuffles_that_repeat_are_described(epochs, words):
     found = describe_shuffles([half for epoch in epochs for half in np.split(epoch, 2)], 4)
     assert bool(found) == bool(words) and words in found
+
+
+def test_an_answer_without_explanation_is_an_answer():
+    def explain():
+        raise UnmeasuredError("its minibatches hold transitions several times")
+
+    def measure(cache):
+        return ProbeMeasurement(np.array([1.0, 2.0, 4.0]), np.ones(3), explain=explain)
+
+    adapter = SimpleNamespace(supports=lambda algorithm: True, recipe_parts=(), name="sb3")
+    cache = SimpleNamespace(
+        adapter=adapter,
+        get_source_line=lambda *event: "",
+        describe_missing_reset=lambda algorithm: "",
+        describe_infinite_actions=lambda algorithm: "",
+    )
+    probe = Probe("ppo.weight", "", "", "", measure, lambda comparison, measurement: "weights")
+    answer = run_probe(probe, {"sb3": cache}).answers["sb3"]
+    assert answer.meaning == "weights" and not answer.failed
 
 
 def test_a_library_that_refuses_nan_leaves_a_probe_unmeasured():
