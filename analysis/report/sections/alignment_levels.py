@@ -29,7 +29,7 @@ from parallax.analysis.verdicts.alignment_levels import (
 from parallax.analysis.verdicts.crossed_design import CrossedDesign
 
 LEVELS_HEADING = "Hyperparameters or code?"
-_MAX_NAMED_TASKS = 2
+_MAX_NAMED_TASKS, _MAX_NAMED_ENVS = 2, 3
 _MAX_FINDINGS = 3
 
 
@@ -96,8 +96,9 @@ def describe_shares(results: LevelResults) -> str:
 
 def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
     """Return the tasks that the shares are of, and their runs per framework and level."""
-    envs = len({task.env for task in found.tasks})
-    tasks = f"{len(found.tasks)} pairs of algorithm and task, {envs} tasks"
+    envs = sorted({task.env for task in found.tasks})
+    where = f"{', '.join(envs[:-1])} and {envs[-1]}" if 1 < len(envs) <= _MAX_NAMED_ENVS else ""
+    tasks = f"{len(found.tasks)} pairs of algorithm and task, {where or f'{len(envs)} tasks'}"
     if len(found.tasks) <= _MAX_NAMED_TASKS:
         tasks = " and ".join(task.name for task in found.tasks)
     counts = [
@@ -106,7 +107,7 @@ def _describe_scope(results: LevelResults, found: LevelDecomposition) -> str:
         if spread.task in found.tasks
         for group in spread.groups.values()
     ]
-    return f"{tasks}; {format_range(counts)} runs per framework and level of alignment"
+    return f"{tasks}; {format_range(counts)} runs per framework at each level in the figure"
 
 
 def list_level_findings(results: LevelResults) -> tuple[str, ...]:
@@ -143,8 +144,8 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
 def _describe_code_share(shares: ShareIntervals) -> str:
     """Return the share of known differences in update code."""
     return (
-        "The other differences include known ones in the code of an update: "
-        f"{_format_tested_share(shares.code)}."
+        "Known differences in the code of an update, which are some of the other differences, "
+        f"explain {_format_tested_share(shares.code)}."
     )
 
 
@@ -179,7 +180,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
             format_share(*one.equal)
             for one in (found.by_algorithm[algorithm][0], found.without_most_influential[algorithm])
         )
-        text += f"; in {get_label(algorithm)}, {without} instead of {with_all}"
+        text += f"; in {get_label(algorithm)}, other differences explain {without}, not {with_all}"
     return f"{text}."
 
 

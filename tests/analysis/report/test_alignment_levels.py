@@ -75,7 +75,7 @@ def test_the_answer_names_what_is_shown():
     text = describe_shares(make_results([make_spread(level) for level in LEVELS]))
     assert text.startswith("Across these 4 frameworks, different hyperparameters explain 7")
     assert ", and other differences between frameworks" in text
-    assert text.endswith("(PPO on Task-v0; 0 runs per framework and level of alignment).")
+    assert text.endswith("(PPO on Task-v0; 0 runs per framework at each level in the figure).")
 
 
 def test_without_lockstep_code_is_not_separated():
@@ -157,7 +157,7 @@ def test_findings_state_the_conditions_of_the_shares():
     results = dataclasses.replace(results, secondary=results.decomposition)
     first, second, third = list_level_findings(results)
     code = format_share(*results.decomposition.shares.code)
-    assert first.endswith(f"known ones in the code of an update: {code}.")
+    assert first.endswith(f"are some of the other differences, explain {code}.")
     left = results.decomposition.without_framework
     most = max(
         left, key=lambda name: abs(left[name].equal[0] - results.decomposition.shares.equal[0])
@@ -172,7 +172,7 @@ def test_findings_state_the_conditions_of_the_shares():
             results.decomposition.without_most_influential["ppo"],
         )
     )
-    assert second.endswith(f"; in PPO, {without} instead of {only}.") and without != only
+    assert second.endswith(f"; in PPO, other differences explain {without}, not {only}.") and without != only
     assert third.startswith("If the score is the mean of the last 3 evaluations")
     assert all(len(text.split()) <= 30 for text in (first, second, third))
 
