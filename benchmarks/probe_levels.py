@@ -24,7 +24,7 @@ REASONS = (
     (r"stored_action", "unit of actions in the buffer; critics see the same"),
     (r"stored_|full_buffer", "what the buffer stores; equal in what an update reads"),
     (r"counts", "step of the first update, and number of updates before it"),
-    (r"replay_sampling|own_draws|generators", "how minibatches are drawn"),
+    (r"replay_sampling|replay_coverage|own_draws|generators", "how minibatches are drawn"),
     (r"update_order", "temperature and targets are not read in between, so no number changes"),
     (r"tau_unit", "unit of a setting, which the adapter converts"),
     (r"reloaded_settings", "a fault of sbx's loading, which trainings here do not use"),
