@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from parallax.analysis.data.runs import CompletedRun
 from parallax.analysis.verdicts.groups import ScoreGroup
+from parallax.harness.record.run_json import collect_versions
 
 
 def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | None]) -> str:
@@ -31,8 +32,8 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     if not first.runs or not second.runs:
         return ()
     found = [describe_seed_overlap(first.seeds, second.seeds)]
-    one, other = _collect_versions(first.runs), _collect_versions(second.runs)
-    versions = {name: one.get(name, set()) | other.get(name, set()) for name in one | other}
+    provenances = (run.provenance for run in (*first.runs, *second.runs))
+    versions = collect_versions(each for each in provenances if each is not None)
     found.append(_format_differing("versions differ", versions))
     for group in (first, second):
         found.append(_describe_imported_runs(group))
@@ -54,18 +55,6 @@ def _describe_imported_runs(group: ScoreGroup) -> str:
         unknown.append("hyperparameters")
     lacking = f", {', '.join(unknown)} unknown" if unknown else ""
     return f"{len(sources)} of {group.n} runs of {group.framework} were imported{lacking}"
-
-
-def _collect_versions(runs: Iterable[CompletedRun]) -> ObservedValues:
-    values_by_name: ObservedValues = {}
-    for run in runs:
-        if run.provenance is None:
-            continue
-        python = (run.provenance.python or "").split(" ")[0]
-        for name, value in (("Python", python), *run.provenance.packages.items()):
-            if value:
-                values_by_name.setdefault(name, set()).add(value)
-    return values_by_name
 
 
 def _collect_hyperparameters(runs: Iterable[CompletedRun]) -> ObservedValues:

@@ -194,6 +194,16 @@ class RunProvenance(Struct, frozen=True):
 _PYTHON = "Python"  # in lists of versions
 
 
+def collect_versions(runs: Iterable[RunProvenance]) -> dict[str, set[str]]:
+    """Return the known versions of Python and of each package that runs had, by name."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for name, version in ((_PYTHON, (run.python or "").split(" ")[0]), *run.packages.items()):
+            if version:
+                found.setdefault(name, set()).add(version)
+    return found
+
+
 def describe_differing_versions(
     runs: Iterable[RunProvenance], packages: Collection[str] | None = None
 ) -> str:
@@ -203,15 +213,10 @@ def describe_differing_versions(
         runs: Provenance of the compared runs.
         packages: The only packages to name, besides Python.
     """
-    found: dict[str, set[str]] = {}
-    for run in runs:
-        for name, version in ((_PYTHON, (run.python or "").split(" ")[0]), *run.packages.items()):
-            if packages is None or name == _PYTHON or name in packages:
-                found.setdefault(name, set()).add(version)
     parts = [
         f"{name} {' and '.join(sorted(versions))}"
-        for name, known in sorted(found.items())
-        if len(versions := known - {""}) > 1
+        for name, versions in sorted(collect_versions(runs).items())
+        if len(versions) > 1 and (packages is None or name == _PYTHON or name in packages)
     ]
     return f"Compared runs have different versions of {', '.join(parts)}." if parts else ""
 
