@@ -102,14 +102,3 @@ def test_unknown_settings_of_imported_runs_are_named():
     group.runs[2].effective_hyperparameters = {}
     text = text.replace(" unknown", ", hyperparameters unknown")
     assert caveats._describe_imported_runs(group) == text
-
-
-def test_versions_are_those_that_are_known():
-    def make(packages, python):
-        return types.SimpleNamespace(
-            provenance=types.SimpleNamespace(packages=packages, python=python)
-        )
-
-    runs = [make({"a": "1", "b": ""}, None), make({"a": "2"}, "3.11.7 (main)")]
-    runs.append(types.SimpleNamespace(provenance=None))
-    assert caveats._collect_versions(runs) == {"a": {"1", "2"}, "Python": {"3.11.7"}}

@@ -29,7 +29,10 @@ from parallax.harness.record.run_json import (
     SCHEMA,
     ImportSource,
     RunAttempt,
+    RunProvenance,
+    collect_versions,
     compute_checksum,
+    describe_differing_versions,
     has_valid_checksum,
 )
 
@@ -387,3 +390,14 @@ def test_single_old_names_are_translated():
     assert old_names.translate_variant("env_steps_per_round=2,a_keep=1,keep=last") == (
         "train_freq=2,a_keep=1,save_policy=last"
     )
+
+
+def test_versions_of_runs_are_those_that_are_known():
+    runs = [
+        RunProvenance(packages={"a": "1", "b": ""}),
+        RunProvenance(packages={"a": "2", "c": "1"}, python="3.11.7 (main)"),
+    ]
+    assert collect_versions(runs) == {"a": {"1", "2"}, "c": {"1"}, "Python": {"3.11.7"}}
+    words = "Compared runs have different versions of a 1 and 2."
+    assert describe_differing_versions(runs) == words
+    assert describe_differing_versions(runs, ["c"]) == ""
