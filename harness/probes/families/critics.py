@@ -242,7 +242,7 @@ class CriticProbes:
             (*solve_predictions_and_gradients(run, step), self.target(run, step)[0])
             for step in list_critic_updates(run)
         ]
-        if cause := _describe_scaled_values(pairs):
+        if cause := _describe_scaled_values(pairs) or describe_error_power(pairs):
             return cause
         error = measure_misfit(pairs[0][0] - pairs[0][2], pairs[0][1])
         fits = (measure_misfit(value - target.mean(), slope) for value, slope, target in pairs)
@@ -459,6 +459,8 @@ MAX_FIT_ERROR = 5e-3
 """Largest distance of a gradient from an exact multiple, as a share of the gradient."""
 MIN_SCALE_DISTANCE = 0.02
 """Smallest distance from 1 of a factor of values: other changes imitate nearer ones."""
+MIN_CLEAR_ERROR, MIN_CLEAR_ROWS = 0.02, 10
+"""Smallest error, as a share of the largest, that rounding leaves clear, and fewest of them."""
 LOSS_FACTORS = (1.0, 2.0)
 """Second derivatives of half the squared error and of the squared error."""
 
@@ -480,6 +482,27 @@ def _describe_scaled_values(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
     if measure_misfit(basis @ weights, pull) >= MAX_FIT_ERROR:
         return ""
     return f"the loss compares {factor:.3g} times the value with the target"
+
+
+def describe_error_power(pairs: Sequence[tuple[Array, Array, Array]]) -> str:
+    """Return the power of the error that a loss is, if it is none of the usual ones; else "".
+
+    Args:
+        pairs: Predictions, derivatives of the loss by them, and targets of each update.
+    """
+    value, pull, target = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    error = value - target
+    clear = np.abs(error) > MIN_CLEAR_ERROR * np.abs(error).max(initial=0.0)
+    error, pull = error[clear], pull[clear]
+    if len(error) < MIN_CLEAR_ROWS or not (pull * error > 0).all():
+        return ""
+    # The derivative of the absolute error to the power p is p times it to the power p - 1.
+    x, y = np.log(np.abs(error)), np.log(np.abs(pull))
+    slope, start = np.polyfit(x, y, 1)
+    power = float(slope) + 1
+    is_line = float(np.abs(start + slope * x - y).max()) < MAX_FIT_ERROR
+    is_usual = min(abs(power - 1), abs(power - 2)) < MIN_SCALE_DISTANCE
+    return f"the loss is the absolute error to the power {power:.3g}" * (is_line and not is_usual)
 
 
 def list_target_arrays(algorithm: str) -> tuple[str, ...]:

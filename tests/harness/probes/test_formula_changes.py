@@ -16,6 +16,7 @@ from parallax.harness.probes.families.action_formulas import (
     explain_random_actions,
 )
 from parallax.harness.probes.families.changed_formulas import measure_angle, measure_distance
+from parallax.harness.probes.families.critics import describe_error_power
 from parallax.harness.probes.formula_changes import (
     FormulaQuantities,
     differentiate_loss,
@@ -405,3 +406,23 @@ def test_slopes_missing_at_a_ratio_of_1_are_described():
     assert not describe_missing_pulls(advantages, advantages)
     assert not describe_missing_pulls(0 * advantages, advantages)
     assert not describe_missing_pulls(np.abs(advantages).clip(max=0.1), advantages)
+
+
+@pytest.mark.parametrize(
+    ("pull", "words"),
+    [
+        (
+            lambda e: np.sign(e) * np.abs(e) ** 0.5,
+            "the loss is the absolute error to the power 1.5",
+        ),
+        (lambda e: 7 * e**3, "the loss is the absolute error to the power 4"),
+        (lambda e: 2 * e, ""),
+        (np.sign, ""),
+        (np.tanh, ""),
+        (lambda e: -(e**3), ""),
+    ],
+)
+def test_the_power_of_the_error_is_named(pull, words):
+    values, targets = np.random.default_rng(4).normal(size=(2, 2, 24))
+    pairs = [(v, pull(v - t), t) for v, t in zip(values, targets, strict=True)]
+    assert describe_error_power(pairs) == words
