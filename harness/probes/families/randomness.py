@@ -29,6 +29,7 @@ from parallax.harness.probes.probe import (
     make_count_probe,
     make_entry_description,
 )
+from parallax.harness.probes.results import COUNT, AnswerComparison
 
 N_ENVS = 4
 WARM_UP_STEPS, STEPS = 16, 48
@@ -53,6 +54,8 @@ LONG_CYCLES = ((4, RANDOM_STEPS, 1), (4, 4, 1), (4, 4, 4), (1, RANDOM_STEPS, 1),
 """Parallel environments, `train_freq` and `gradient_steps`, the most informative first."""
 ROUNDING = 0.08
 """Deviation of shares and quantiles, and of bounds by a quarter, that is not by chance."""
+ROUNDED = 1e-6
+"""Differences of actions below this are rounding."""
 MIN_CORRELATION = 0.42
 """Smallest correlation that is not by chance; shared random numbers have at least 0.6."""
 FOLLOWER_NAMES = (
@@ -97,9 +100,10 @@ def make_randomness_probes(algorithm: str, make_settings: SettingsMaker) -> Sequ
         counts.append(len(batches) - len({np.sort(batch).tobytes() for batch in batches}))
         drawn_envs = {int(row) % run.experiment.n_envs for batch in batches for row in batch}
         counts.append(run.experiment.n_envs - len(drawn_envs))
-        value, words = np.array(counts, float), ""
+        value = np.array(counts, float)
+        words = describe_constant_envs(value, phases[-1])
         if algorithm == "ppo":
-            words = describe_shuffles(batches, run.experiment.n_envs)
+            words = describe_shuffles(batches, run.experiment.n_envs) or words
             if left := _count_undrawn(run, batches):
                 size = run.hyperparameters.rollout_steps
                 words = f"{left} of {size} transitions are in no minibatch"
@@ -337,6 +341,24 @@ def _list_minibatches(run: ProbeRun) -> list[NDArray[np.intp]]:
         return [find_transition_rows(run, batch) % size for batch in batches]
     batches = [find_minibatch(run, step).observations for step in list_critic_updates(run)]
     return [find_transition_rows(run, batch) for batch in batches]
+
+
+def describe_constant_envs(counts: Array, actions: Array) -> str:
+    """Return counts and how many environments always act alike, or "" if none or all do.
+
+    Args:
+        counts: Numbers of `DRAW_NAMES`.
+        actions: Actions under a constant policy, float[steps, environments, action dimensions].
+    """
+    actions = actions[1:]  # some frameworks act at random once more
+    n_constant = int((np.ptp(actions, axis=0) < ROUNDED).all(axis=1).sum()) if len(actions) else 0
+    if not 0 < n_constant < actions.shape[1]:
+        return ""
+    entries = make_entry_description(DRAW_NAMES)(
+        AnswerComparison(COUNT), ProbeMeasurement(counts, 0 * counts)
+    )
+    words = f"{n_constant} of {actions.shape[1]} environments do not explore"
+    return f"{entries}; {words}" if entries else ""
 
 
 def find_drawn_thirds(batches: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> set[int]:

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from parallax.harness.probes.families.counts import compare_counts, describe_delays
-from parallax.harness.probes.families.randomness import describe_shuffles, find_drawn_thirds
+from parallax.harness.probes.families.randomness import (
+    describe_constant_envs,
+    describe_shuffles,
+    find_drawn_thirds,
+)
 from parallax.harness.probes.measurements import (
     TargetShares,
     describe_detour,
@@ -276,3 +280,15 @@ def test_thirds_of_a_growing_buffer_that_are_drawn():
     batches = [np.array([0, 3]), np.array([5, 11])]
     assert find_drawn_thirds(batches, (12, 18)) == {0, 1}
     assert find_drawn_thirds(batches, (12, 12)) == {0, 1, 2}
+
+
+def test_environments_that_do_not_explore_are_counted():
+    actions, counts = (
+        np.random.default_rng(0).normal(size=(8, 4, 2)),
+        np.array([0, 0, 2.0, 0, 0, 0]),
+    )
+    actions[1:, 1:] = 0.5
+    words = "environments that act as another one under the policy is 2, not 0; "
+    assert describe_constant_envs(counts, actions) == f"{words}3 of 4 environments do not explore"
+    assert describe_constant_envs(counts, 0 * actions) == ""
+    assert describe_constant_envs(0 * counts, actions) == ""
