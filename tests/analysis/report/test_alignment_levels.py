@@ -172,7 +172,10 @@ def test_findings_state_the_conditions_of_the_shares():
             results.decomposition.without_most_influential["ppo"],
         )
     )
-    assert second.endswith(f"; in PPO, other differences explain {without}, not {only}.") and without != only
+    assert (
+        second.endswith(f"; in PPO, other differences explain {without}, not {only}.")
+        and without != only
+    )
     assert third.startswith("If the score is the mean of the last 3 evaluations")
     assert all(len(text.split()) <= 30 for text in (first, second, third))
 
