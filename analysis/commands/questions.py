@@ -9,6 +9,7 @@ from parallax.analysis.commands.report import format_changed_options
 from parallax.analysis.data.mutation_outcomes import OutcomesError, read_outcomes
 from parallax.analysis.data.replay_metrics import (
     UNIFORM,
+    UNKNOWN,
     ReplayMetrics,
     read_replay_metrics,
     read_staleness,
@@ -159,7 +160,7 @@ def run_replay(options: argparse.Namespace) -> int:
         return _report_staleness(options)
     loaded = common.load_results(options.results)
     items = read_replay_metrics(loaded)
-    if all(item.name == UNIFORM for item in items):
+    if all(item.name in (UNIFORM, UNKNOWN) for item in items):
         raise common.CommandError(
             f"{options.results}: every run replays uniformly. Train with "
             "replay=uniform,per,atdc,imp; docs/reference/replay.md explains them."

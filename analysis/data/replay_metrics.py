@@ -17,7 +17,7 @@ from parallax.harness.record.layout import TRACE_FILE
 from parallax.harness.record.reading import check_recorded_file, parse_record, read_run
 from parallax.harness.record.trace import read_metric
 
-UNIFORM = "uniform"
+UNIFORM, UNKNOWN = "uniform", "?"
 MAPE, MEAN_WEIGHT = "replay/mape", "replay/mean_weight"
 _COMPARED_FIELDS = ("replay", "seed", "study", "framework")
 _Key = TypeVar("_Key", bound=Hashable)
@@ -51,7 +51,11 @@ class ReplayMetrics:
 def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
     """Return the replay metrics of all runs, in order; packed files have no traces of errors."""
     specs = [dict(item.spec) for item in loaded.folders]
-    names = _name_strategies([_get_strategy(spec) for spec in specs])
+    known = iter(_name_strategies([_get_strategy(spec) for spec in specs if spec]))
+    names = [
+        next(known) if spec else _guess_strategy(item.id.cell.variant)
+        for item, spec in zip(loaded.folders, specs, strict=True)
+    ]
     variants = _find_shared_variants(loaded.folders, specs, names)
     return tuple(
         _read_run_metrics(item, dataclasses.replace(item.id.cell, variant=variant), name)
@@ -59,11 +63,17 @@ def read_replay_metrics(loaded: LoadedRuns) -> tuple[ReplayMetrics, ...]:
     )
 
 
+def _guess_strategy(variant: str) -> str:
+    """Return the strategy of a run whose record cannot be read; `?` if a digest hides it."""
+    options = dict(part.partition("=")[::2] for part in variant.split(","))
+    return options.get("replay", UNKNOWN if "overrides" in options else UNIFORM)
+
+
 def _get_strategy(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the replay strategy that a record names; an unnamed one is called `?`."""
     replay = dict(spec.get("replay") or {"name": UNIFORM})
     usual = {"smallest": "memory"} if replay.get("name") == "imp" else {}  # of older records
-    return {**usual, **replay, "name": str(replay.get("name", "?"))}
+    return {**usual, **replay, "name": str(replay.get("name", UNKNOWN))}
 
 
 def _read_run_metrics(
@@ -115,11 +125,18 @@ def _find_shared_variants(
 
     It is the variant of uniform replay if there is one, since long names are cut to a hash.
     """
-    keys = [serialize_settings(spec, without=_COMPARED_FIELDS) for spec in specs]
+    plain = [
+        ",".join(p for p in item.id.cell.variant.split(",") if not p.startswith("replay"))
+        for item in items
+    ]
+    keys = [
+        # Without a record, settings are known by the variant alone.
+        serialize_settings(spec or {"variant": variant}, without=_COMPARED_FIELDS)
+        for spec, variant in zip(specs, plain, strict=True)
+    ]
     best: dict[str, tuple[bool, str]] = {}
-    for item, key, name in zip(items, keys, names, strict=True):
-        parts = [p for p in item.id.cell.variant.split(",") if not p.startswith("replay")]
-        candidate = (name != UNIFORM, ",".join(parts))
+    for variant, key, name in zip(plain, keys, names, strict=True):
+        candidate = (name != UNIFORM, variant)
         best[key] = min(best.get(key, candidate), candidate)
     return [best[key][1] for key in keys]
 

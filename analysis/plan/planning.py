@@ -351,7 +351,8 @@ def format_costs(plan: SeedPlan, most: int) -> list[str]:
     unknown = plan.runs - sum(len(need.seeds) for need in plan.known)
     if unknown:
         lines.append(f"Cost of {unknown} runs unknown: no complete run has a timing")
-    return lines + [_format_need(need) for need in plan.needs]
+    several = len({need.cell.study for need in plan.needs}) > 1
+    return lines + [_format_need(need, several) for need in plan.needs]
 
 
 def _format_cost_range(needs: Sequence[SeedNeed], most: int) -> str:
@@ -372,10 +373,11 @@ def _format_cost_range(needs: Sequence[SeedNeed], most: int) -> str:
     return f"; {low} to {high} over the 80% ranges below, with at most {most} seeds"
 
 
-def _format_need(need: SeedNeed) -> str:
+def _format_need(need: SeedNeed, several: bool) -> str:
     cell = need.cell
     cost = "" if math.isnan(need.core_hours) else f" ({_format_core_hours(need.core_hours)})"
-    setting = (cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
+    study = f"study {cell.study}" if several else ""
+    setting = (study, cell.env, cell.algorithm, cell.hps, cell.variant, need.framework)
     return (
         f"  {', '.join(part for part in setting if part)}: "
         f"{'seeds' if len(need.seeds) > 1 else 'seed'} {format_ranges(need.seeds, 3)}"

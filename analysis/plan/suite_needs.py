@@ -140,14 +140,18 @@ def _draw_moments(
 def format_suite_needs(needs: Sequence[SuiteNeed], options: VerdictOptions) -> list[str]:
     """Return a line for each suite: present power, and seeds per task that would decide."""
     found = group_items(needs, lambda need: need.verdict.key)
-    lines = [_format_suite(key, own, options) for key, own in found.items()]
+    several = len({key[0] for key in found}) > 1
+    lines = [_format_suite(key, own, options, several) for key, own in found.items()]
     head = "All tasks of an algorithm together (normalized scores, see study verdicts, suite.csv):"
     return [head, *lines] if lines else []
 
 
-def _format_suite(key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOptions) -> str:
-    _, algorithm, hps, variant = key
+def _format_suite(
+    key: tuple[str, ...], own: list[SuiteNeed], options: VerdictOptions, several: bool
+) -> str:
+    study, algorithm, hps, variant = key
     words = [get_label(algorithm), get_recipe_label(hps), *([variant] if variant else [])]
+    words += [f"study {study}"] * several
     inconclusive = sorted((need for need in own if need.is_open), key=lambda need: need.needed)
     tasks, size = len(own[0].verdict.tasks), format_range({need.size for need in own})
     text = (

@@ -294,14 +294,13 @@ def _split_intervention(
     """
     cell = item.id.cell
     match = _INTERVENTION_PART.search(cell.variant)
-    recorded = item.spec.get("intervention") if isinstance(item, CompletedRun) else None
-    name = str(recorded or (match[2] if match else NO_CHANGE))
+    name = str(item.spec.get("intervention") or (match[2] if match else NO_CHANGE))
     variant = _INTERVENTION_PART.sub("", cell.variant).strip(",")
-    if isinstance(item, CompletedRun) and name != NO_CHANGE:
+    if item.spec and name != NO_CHANGE:
         variant = known.get(_serialize_setting(item), variant)
     return dataclasses.replace(cell, variant=variant), name
 
 
-def _serialize_setting(run: CompletedRun) -> str:
+def _serialize_setting(run: CompletedRun | ExcludedRun) -> str:
     setting = serialize_settings(run.spec, without=("intervention", "framework", "seed"))
     return json.dumps([dataclasses.astuple(run.id.cell)[:4], setting])

@@ -82,8 +82,8 @@ def compute_overall_scores(
 
     Published numbers without single seeds are ignored.
     """
-    usable = [group for group in groups if group.scores is not None and group.n]
-    found = group_items(usable, lambda group: group.cell.suite_key)
+    known = [group for group in groups if group.scores is not None]
+    found = group_items(known, lambda group: group.cell.suite_key)
     results = (_compute_group_overall(key, found[key], options) for key in sorted(found))
     return tuple(result for result in results if result is not None)
 
@@ -97,18 +97,21 @@ def select_failed_parts(groups: Sequence[ScoreGroup]) -> list[ScoreGroup]:
 def _compute_group_overall(
     key: SuiteKey, groups: Sequence[ScoreGroup], options: VerdictOptions
 ) -> OverallScores | None:
-    table: dict[str, dict[str, ScoreGroup]] = collections.defaultdict(dict)
+    table: dict[str, dict[str, ScoreGroup]] = {group.cell.env: {} for group in groups}
     for group in groups:
-        table[group.cell.env][group.framework] = group
+        if group.n:
+            table[group.cell.env][group.framework] = group
     scales = {group.cell.env: find_score_scale(group.cell, options) for group in groups}
     known = {env: scale for env, scale in scales.items() if scale is not None}
-    names = sorted({group.framework for group in groups})
-    left_out = [f"{env}: no scale is known" for env in sorted(table) if env not in known]
+    names = sorted({group.framework for group in groups if group.n})
+    others = sorted({group.framework for group in groups} - {*names})
+    left_out = [f"{name}: no run" for name in others]
+    left_out += [f"{env}: no scale is known" for env in sorted(table) if env not in known]
     for env in sorted(set(table) & set(known)):
         lacking = [name for name in names if name not in table[env]]
         left_out += [f"{env}: no run of {', '.join(lacking)}"] if lacking else []
     tasks = [env for env in sorted(table) if env in known and len(table[env]) == len(names)]
-    if not tasks:
+    if not tasks or not names:
         return None
     scores = {
         name: [known[env].normalize(table[env][name].scores) for env in tasks] for name in names

@@ -133,11 +133,11 @@ def judge_rankings(
         collections.defaultdict(lambda: collections.defaultdict(dict))
     )
     for group in groups:
-        if not group.n:
-            continue
         for cell in group.cells:
             key = (cell.study, cell.env, cell.hps, cell.variant)
-            found[key][group.framework][cell.algorithm] = group
+            own = found[key][group.framework]  # also without a run, so that it is named
+            if group.n:
+                own[cell.algorithm] = group
     keys = sorted(found, key=lambda key: (key[:2], key[2] == LIBRARY_DEFAULTS, key[2:]))
     verdicts = (_judge_ranking(key, found[key], options) for key in keys)
     return tuple(verdict for verdict in verdicts if verdict is not None)

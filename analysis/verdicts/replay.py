@@ -99,6 +99,7 @@ class FrameworkAgreement:
         words: Its effect in each, such as `helps`.
         difference: Its effect in the first - that in the second, over shared seeds.
         variants: Variant of each, without the strategy.
+        hps: Hyperparameters of both.
     """
 
     study: str
@@ -109,6 +110,7 @@ class FrameworkAgreement:
     words: tuple[str, str]
     difference: PairedDifference
     variants: tuple[str, str] = ("", "")
+    hps: str = ""
 
     @property
     def verdict(self) -> str:
@@ -124,6 +126,7 @@ class HumanScores:
 
     Attributes:
         framework: The framework, or the publication.
+        cell: The setting, without a task; None for a publication.
     """
 
     framework: str
@@ -131,6 +134,7 @@ class HumanScores:
     games: int
     median: float
     mean: float
+    cell: StudyCell | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -275,7 +279,7 @@ def _compare_frameworks(
             where = (cell.study, cell.env, cell.algorithm, cell.hps, effect.name)
             places[where].append((item, effect))
     found = []
-    for (study, env, algorithm, _, name), members in sorted(places.items()):
+    for (study, env, algorithm, hps, name), members in sorted(places.items()):
         for (first, one), (second, other) in itertools.combinations(members, 2):
             frameworks = first.framework, second.framework
             if first.framework == second.framework:
@@ -284,7 +288,9 @@ def _compare_frameworks(
             words = (classify_effect(one), classify_effect(other))
             variants = first.cell.variant, second.cell.variant
             found.append(
-                FrameworkAgreement(study, env, algorithm, name, frameworks, words, gap, variants)
+                FrameworkAgreement(
+                    study, env, algorithm, name, frameworks, words, gap, variants, hps
+                )
             )
     return tuple(found)
 
@@ -301,7 +307,7 @@ def _compare_effects(
 
 def _compute_human_scores(results: Sequence[ReplayStrategyResult]) -> tuple[HumanScores, ...]:
     """Compute human-normalized scores of runs on Atari games, and of the paper's own scores."""
-    scores: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    scores: dict[tuple[StudyCell | None, str, str], list[float]] = collections.defaultdict(list)
     for result in results:
         game = paper_tables.game_from_env(result.cell.env)
         is_known = (
@@ -310,14 +316,17 @@ def _compute_human_scores(results: Sequence[ReplayStrategyResult]) -> tuple[Huma
         if is_known and result.group.n:
             mean = np.array([float(result.group.moments.mean)])
             value = normalize_by_human(mean, *paper_tables.ATARI_RANDOM_HUMAN[game])[0]
-            scores[result.framework, result.name].append(float(value))
+            cell = dataclasses.replace(result.cell, env="")
+            scores[cell, result.framework, result.name].append(float(value))
     for game, published in paper_tables.IMP_ATARI_SCORES.items():
         values = normalize_by_human(np.array(published), *paper_tables.ATARI_RANDOM_HUMAN[game])
         for name, value in zip(paper_tables.IMP_STRATEGIES, values, strict=True):
-            scores[paper_tables.IMP_SOURCE, name].append(float(value))
+            scores[None, paper_tables.IMP_SOURCE, name].append(float(value))
     return tuple(
-        HumanScores(*key, len(found), float(np.median(found)), float(np.mean(found)))
-        for key, found in scores.items()
+        HumanScores(
+            framework, name, len(found), float(np.median(found)), float(np.mean(found)), cell
+        )
+        for (cell, framework, name), found in scores.items()
     )
 
 

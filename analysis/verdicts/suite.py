@@ -132,7 +132,7 @@ def collect_suites(
         lambda: collections.defaultdict(dict)
     )
     for group in groups:
-        if group.scores is not None and group.n:
+        if group.scores is not None:  # also without a run, so that it is named
             found[group.cell.suite_key][group.cell.env][group.framework] = group
     samples = (_collect_suite(key, found[key], options) for key in sorted(found))
     return tuple(sample for sample in samples if sample is not None)

@@ -114,7 +114,7 @@ def make_vs_random_table(
         tables.make_p_value_column("p", "p", lambda i: i.p),
         tables.make_csv_column("source", lambda i: i.random.source),
     )
-    title = "Every framework against random actions"
+    title = "Final returns of every framework against random actions"
     return tables.Table("t-vs-random", title, columns, tuple(items), lambda i: [i.group])
 
 
@@ -136,5 +136,5 @@ def make_learning_table(verdicts: StudyVerdicts) -> tables.Table[references.Lear
         tables.make_number_column("margin", "margin", lambda i: i.margin),
         tables.make_p_value_column("p", "p", lambda i: i.p),
     )
-    title = "Every framework against policies without training"
+    title = "Final returns of every framework against policies without training"
     return tables.Table("t-learning", title, columns, verdicts.learning, lambda i: [i.group])

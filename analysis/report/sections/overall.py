@@ -410,8 +410,8 @@ def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
     known = [item for item in verdicts.omnibus if item.count.tests]
     if not known:
         return ""
-    cells = {(cell.algorithm, cell.variant): cell for cell in verdicts.groups_by_cell}
-    shown = [cells[item.algorithm, item.variant] for item in known]
+    cells = {cell.variant_key: cell for cell in verdicts.groups_by_cell}
+    shown = [cells[item.study, item.algorithm, item.variant] for item in known]
     items = tuple(
         f"{_name_variant(cell, shown)}: {item.verdict}; "
         f"{item.count.observed} of {format_count(item.count.tests, 'pair')} significant, "
@@ -427,6 +427,7 @@ def describe_omnibus(verdicts: StudyVerdicts) -> Listing | str:
 
 
 def _name_variant(cell: StudyCell, cells: Sequence[StudyCell]) -> str:
-    """Return an algorithm, with the settings that set its variant apart from its other ones."""
+    """Return an algorithm, with the settings and study that set it apart from other variants."""
     parts = find_own_parts(cell, [other for other in cells if other.algorithm == cell.algorithm])
+    parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
     return get_label(cell.algorithm) + (f" ({', '.join(parts)})" if parts else "")

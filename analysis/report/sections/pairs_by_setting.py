@@ -83,10 +83,12 @@ def make_setting_summary(
     if not pairs:
         return ""
     rows: list[tuple[str, ...]] = []
+    several = len({item.cell.study for item in pairs}) > 1
     for cell in sorted({item.cell for item in pairs}, key=lambda cell: (cell.algorithm, cell)):
         own = [item for item in pairs if item.cell == cell]
         counts = [str(sum(item.verdict == verdict for item in own)) for verdict in VERDICT_ORDER]
         named = [
+            *[cell.study] * several,
             get_label(cell.algorithm),
             cell.env,
             describe_recipe(cell.hps),
@@ -98,7 +100,7 @@ def make_setting_summary(
         margin = format_range((item.margin.size for item in own), format_number)
         rows.append((*named, learned, margin, str(len(own)), *counts))
     heads = ("algorithm", "task", "hyperparameters", "n", "shown to learn", "margin", "pairs")
-    return document.Grid((*heads, *VERDICT_ORDER), tuple(rows))
+    return document.Grid((*["study"] * several, *heads, *VERDICT_ORDER), tuple(rows))
 
 
 def _describe_setting(

@@ -223,13 +223,16 @@ def _make_chance_columns(
 
 def make_ranking_sections(verdicts: StudyVerdicts) -> tuple[ReportSection, ...]:
     """Return a section for each task and configuration in which algorithms can be ranked."""
+    items = verdicts.main_rankings
+    places = [(item.env, item.hps, item.algorithms) for item in items]
     return tuple(
         ReportSection(
-            f"{item.env}, {describe_recipe(item.hps)}: "
+            f"{item.env}, {describe_recipe(item.hps)}"
+            f"{_format_study_and_variant(item, places.count(place) > 1)}: "
             f"{', '.join(map(get_label, item.algorithms))}",
             _describe_ranking(item),
         )
-        for item in verdicts.main_rankings
+        for item, place in zip(items, places, strict=True)
     )
 
 

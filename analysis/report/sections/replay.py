@@ -118,11 +118,13 @@ def _format_agreement(item: replay.FrameworkAgreement) -> str:
         if replay.INCONCLUSIVE not in item.words
         else f"it is inconclusive whether {first} and {second} agree"
     )
-    gap = item.difference
+    gap, variant = item.difference, f", {item.variants[0]}" if item.variants[0] else ""
     if item.variants[0] != item.variants[1]:
+        variant = ""
         text += f", with other settings ({first}: {item.variants[0]}; {second}: {item.variants[1]})"
     return (
-        f"{item.name}, {get_label(item.algorithm)}, {item.env}: {text} ({item.words[0]}; "
+        f"{item.name}, {get_label(item.algorithm)}, {item.env} ({item.study}, hyperparameters "
+        f"{item.hps}{variant}): {text} ({item.words[0]}; "
         f"{item.words[1]}); effects differ by "
         f"{_format_signed(gap.difference)}{_format_interval(gap.low, gap.high)} "
         f"over {gap.n} pairs of seeds."
@@ -248,8 +250,12 @@ def _format_human_scores(study: replay.ReplayVerdicts) -> Iterator[str]:
 
 
 def _format_human_line(item: replay.HumanScores) -> str:
+    cell, place = item.cell, ""
+    if cell is not None:
+        parts = (cell.study, get_label(cell.algorithm), f"hyperparameters {cell.hps}", cell.variant)
+        place = f" ({', '.join(filter(None, parts))})"
     return (
-        f"{get_label(item.framework)}, {item.name}: {item.median:.1f}, {item.mean:.1f} "
+        f"{get_label(item.framework)}{place}, {item.name}: {item.median:.1f}, {item.mean:.1f} "
         f"({item.games} games)"
     )
 

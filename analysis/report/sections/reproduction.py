@@ -168,7 +168,9 @@ def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:
     if comparable:
         tested = sorted(comparable, key=lambda item: (item.group.cell, item.group.framework))
         head = f"Of one kind with a published number: {format_count(len(tested), 'comparison')}"
-        blocks.append(Listing(tuple(f"{_compare_with_published(item)}." for item in tested), head))
+        cells = [item.group.cell for item in tested]
+        lines = tuple(f"{_compare_with_published(item, cells)}." for item in tested)
+        blocks.append(Listing(lines, head))
     others = [item for item in items if item.caveats]
     if others:
         lead = "Nothing comparable is published. " * (not comparable)
@@ -188,10 +190,10 @@ def describe_published(verdicts: StudyVerdicts) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _compare_with_published(item: ReproductionVerdict) -> str:
+def _compare_with_published(item: ReproductionVerdict, cells: Sequence[StudyCell]) -> str:
     group, cell = item.group, item.group.cell
     return (
-        f"{format_setting_with_recipe(cell, [group], [cell])}: {get_label(group.framework)} is "
+        f"{format_setting_with_recipe(cell, [group], cells)}: {get_label(group.framework)} is "
         f"{item.verdict_two_sided_test or 'not tested'}, "
         f"{format_number(float(group.moments.mean))} against {format_number(item.published.mean)} "
         f"({item.published.source}), difference {format_number(item.difference)}, 95% interval "

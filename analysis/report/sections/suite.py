@@ -32,6 +32,7 @@ def describe_suites(verdicts: StudyVerdicts) -> tuple[str, ...]:
     texts = []
     for cell, (key, own) in zip(cells, found.items(), strict=True):
         parts = find_own_parts(cell, [other for other in cells if other.algorithm == key[1]])
+        parts += [f"study {cell.study}"] * (len({other.study for other in cells}) > 1)
         place = ", ".join((describe_recipe(key[2]), *filter(None, parts)))
         texts.append(f"{get_label(key[1])} ({place}) over {_describe_suite(own, alike[key])}")
     return tuple(texts)

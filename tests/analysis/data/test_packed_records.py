@@ -190,7 +190,7 @@ def test_strategies_share_the_variant_of_uniform_replay():
     )
     assert found == ["steps=5", "steps=5", "steps=7"]
     hashed = replay_metrics._find_shared_variants(
-        [make_item("a=1"), make_item("steps=5")], [{}, {}], ["per", "uniform"]
+        [make_item("a=1"), make_item("steps=5")], [{"steps": 5}] * 2, ["per", "uniform"]
     )
     assert hashed == ["steps=5", "steps=5"]
 

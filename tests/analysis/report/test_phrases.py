@@ -1,21 +1,30 @@
+import dataclasses
+import itertools
 import json
 
+import numpy as np
 import pytest
 from loops import iterate_some
 
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import describe_recipe, get_recipe_label
+from parallax.analysis.plan.planning import format_costs, plan_seeds
+from parallax.analysis.plan.suite_needs import estimate_suite_needs, format_suite_needs
 from parallax.analysis.report.sections.consistency import answer_consistency
+from parallax.analysis.report.sections.learning import make_learning_table, make_vs_random_table
 from parallax.analysis.report.sections.overall import (
     answer_paired,
     answer_pooled,
+    describe_omnibus,
     make_paired_table,
     make_pooled_table,
     make_pooled_tasks_table,
 )
-from parallax.analysis.report.sections.ranking import answer_ranking
-from parallax.analysis.report.sections.reproduction import answer_reproduction
+from parallax.analysis.report.sections.pairs_by_setting import make_setting_summary
+from parallax.analysis.report.sections.ranking import answer_ranking, make_ranking_sections
+from parallax.analysis.report.sections.reproduction import answer_reproduction, describe_published
 from parallax.analysis.report.sections.runs import make_study_grid, summarize_provenance
+from parallax.analysis.report.sections.suite import describe_suites
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
 
@@ -49,6 +58,41 @@ def test_questions_without_data_are_answered_with_the_reason(results, make_run):
     assert "No run can be compared with" in answer_reproduction(answers).headline.text
     assert "No two frameworks" in answer_consistency(answers).headline.text
     assert "No two frameworks" in answer_ranking(answers).headline.text
+
+
+def test_lines_on_two_studies_differ_by_their_study(results, make_run):
+    for place, shift, seed in itertools.product(("s", "t"), range(2), range(3)):
+        for env, algorithm in itertools.product(("Hopper-v4", "Walker2d-v4"), ("sac", "td3")):
+            name, score = ("sb3", "cleanrl")[shift], 100.0 * shift + seed
+            setting = {"study": place, "env": env, "algorithm": algorithm}
+            make_run(**setting, framework=name, seed=seed, score=score)
+    loaded = load_runs(results)
+    found = judge_runs(loaded, VerdictOptions(resamples=200))
+    needs = estimate_suite_needs(found.groups, found.suites, found.options)
+    plan = plan_seeds(found.consistency, loaded, 10_000, 5, False, found.options)
+    of_one_kind = [dataclasses.replace(item, caveats=()) for item in found.reproduction]
+    comparable = dataclasses.replace(found, reproduction=tuple(of_one_kind))
+    lines = {
+        "suites": describe_suites(found),
+        "omnibus": describe_omnibus(found).items,
+        "suite needs": format_suite_needs(needs, found.options)[1:],
+        "needs": [one for one in format_costs(plan, 10_000) if one.startswith("  ")],
+        "settings": make_setting_summary(found, found.consistency).rows,
+        "rankings": [section.heading for section in make_ranking_sections(found)],
+        "published": describe_published(comparable)[0].items,
+    }
+    assert all(len(own) > 1 for own in lines.values())
+    assert [name for name, own in lines.items() if len(set(own)) < len(own)] == []
+
+
+def test_tables_of_final_returns_say_so_whatever_the_endpoint_is(study):
+    found = judge_runs(load_runs(study), VerdictOptions(resamples=200, endpoint="auc"))
+    finals = {group.key: np.mean([run.final_score for run in group.runs]) for group in found.groups}
+    tables = make_vs_random_table(found.vs_random), make_learning_table(found)
+    for table in tables:
+        assert table.title.startswith("Final returns of every framework")
+        for item in table.items:
+            assert float(item.group.moments.mean) == pytest.approx(finals[item.group.key])
 
 
 def test_grid_counts_requested_completed_and_used_runs(results, make_run):

@@ -75,6 +75,17 @@ def test_hashed_variant_is_compared_with_its_own_baseline(results, make_run):
     assert [(effect.name, effect.result.n) for effect in found.effects] == [("strong+long", 4)]
 
 
+def test_failed_runs_of_a_hashed_variant_count_as_requested(results, make_run):
+    changed = {"variant": "steps=20000,overrides=0123456789ab", "intervention": "strong"}
+    for seed in range(4):
+        make_run(seed=seed, score=100.0 + seed)
+        status = "failed" if seed == 3 else "completed"
+        make_run(seed=seed, score=200.0 + seed, status=status, **changed)
+    ((effect,),) = (one.effects for one in judge_ablations(load_runs(results), VerdictOptions()))
+    group = effect.changed
+    assert (group.requested, group.completed, group.n, group.failed) == (4, 3, 3, 1)
+
+
 def test_effects_and_shares_are_those_planted(study):
     (found,) = judge_ablations(load_runs(study), VerdictOptions())
     assert (found.framework, found.cell.variant) == ("sb3", "steps=20000,alignment=common")

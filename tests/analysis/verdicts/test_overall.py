@@ -123,7 +123,11 @@ def test_every_part_of_an_aggregate_is_of_the_same_normalized_scores():
     (found,) = compute_overall_scores([*groups, make_task_group("E-v1", "skrl", [])], options)
     assert (found.study, found.algorithm, found.hps, found.variant) == ("s", "ppo", "original", "v")
     assert found.tasks == ("A-v1", "B-v1") == tuple(found.scales)
-    assert found.left_out == ("D-v1: no scale is known", "C-v1: no run of cleanrl")
+    assert found.left_out == (
+        "skrl: no run",
+        *("D-v1: no scale is known", "E-v1: no scale is known"),
+        "C-v1: no run of cleanrl",
+    )
     scores = {
         "cleanrl": [np.array([1.0, 1.0]), np.array([0.0, 0.0])],
         "sb3": [np.array([0.5, 0.7]), np.array([0.5, 0.75, 1.0])],
@@ -168,3 +172,12 @@ def test_recipes_with_a_failed_run_are_selected_with_all_tasks():
     groups[1] = dataclasses.replace(groups[1], failed=1)
     assert select_failed_parts(groups) == groups[:3]
     assert select_failed_parts(groups[:1]) == []
+
+
+def test_frameworks_and_tasks_without_any_run_are_named():
+    groups = [make_task_group("A-v1", name, [1.0]) for name in ("sb3", "cleanrl")]
+    empty = [make_task_group("A-v1", "skrl", []), make_task_group("B-v1", "sb3", [])]
+    (found,) = compute_overall_scores([*groups, *empty], VerdictOptions(ranges=RANGES))
+    assert (found.tasks, list(found.aggregates.names)) == (("A-v1",), ["cleanrl", "sb3"])
+    assert found.left_out == ("skrl: no run", "B-v1: no run of cleanrl, sb3")
+    assert compute_overall_scores(empty, VerdictOptions(ranges=RANGES)) == ()

@@ -107,6 +107,8 @@ def test_a_framework_that_lacks_an_algorithm_is_named_and_left_out():
     ]
     (item,) = judge_rankings([*groups, group("c", "ppo", around(1))], QUICK)
     assert item.left_out == ("c (no sac)",)
+    (item,) = judge_rankings([*groups, group("c", "ppo", [])], QUICK)
+    assert item.left_out == ("c (no ppo, sac)",)
     assert [ranking.framework for ranking in item.rankings] == ["a", "b"]
 
 
@@ -234,7 +236,7 @@ def test_rankings_are_in_the_order_of_tasks_with_library_defaults_last():
         *(("B-v1", "zoo"), ("B-v1", LIBRARY_DEFAULTS)),
     ]
     assert {item.algorithms for item in found} == {("ppo", "sac")}
-    assert {item.left_out for item in found} == {()}
+    assert {item.left_out for item in found} == {(), ("e (no ppo, sac)",)}
     assert all(item.chance.low <= item.chance.mean <= item.chance.high <= 1 for item in found)
     assert {item.chance.mean for item in found} == {item.pairs[0].chance.mean for item in found}
 

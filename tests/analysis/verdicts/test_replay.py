@@ -15,6 +15,7 @@ from parallax.analysis.data import replay_metrics
 from parallax.analysis.data.load import load_runs, read_runs
 from parallax.analysis.data.packed import write_packed
 from parallax.analysis.data.replay_metrics import (
+    UNIFORM,
     RecurrentStateStrategy,
     ReplayMetrics,
     RunStaleness,
@@ -175,6 +176,29 @@ def test_records_without_smallest_have_the_default_memory():
     assert names == ["imp", "imp"]
 
 
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ("steps=20000,overrides=0a", "?"),
+        ("steps=20000,replay=per", "per"),
+        ("steps=20000", UNIFORM),
+    ],
+)
+def test_a_run_without_record_counts_for_the_strategy_of_its_variant(
+    results, make_run, variant, name
+):
+    make_run(variant="steps=20000")
+    whole = make_run(variant="steps=20000,replay=per", replay={"name": "per", "alpha": 0.6})
+    broken = make_run(seed=1, variant=variant)
+    (broken / "run.json").write_text("{")
+    other = make_run(seed=1, env="Hopper-v4", variant="steps=7")
+    (other / "run.json").write_text("{")
+    found = {item.item.path: item for item in read_replay_metrics(load_runs(results))}
+    assert (found[broken].name, found[whole].name) == (name, "per")
+    assert found[other].cell.variant.startswith("steps=7")
+    assert found[broken].cell.variant.startswith("steps=20000")
+
+
 def test_replay_command_writes_text_tables_and_figures(study, capsys):
     assert main(["study", "replay", str(study)]) == 0
     said = capsys.readouterr().out
@@ -182,6 +206,7 @@ def test_replay_command_writes_text_tables_and_figures(study, capsys):
     assert "imp: 0.8000 (0.8000 to 0.8000) n=10; 0.04000 (" in said
     assert "per: helps; +" in said and "10 pairs of seeds (11 and 10 runs requested" in said
     assert "CleanRL and SB3 disagree (harms; helps)" in said
+    assert "per, DDPG, Hopper-v5 (demo, hyperparameters original, steps=20000," in said
     assert "3 comparisons with uniform replay: 1 harms, 2 helps" in said
     assert "51 run folders: 50 complete, 50 used" in said
     rows = (study / "analysis" / "replay.csv").read_text().splitlines()
@@ -325,7 +350,11 @@ def test_human_scores_are_those_of_atari_games_with_runs():
     ]
     ours, *papers = _compute_human_scores(ways)
     assert dataclasses.astuple(ours)[:3] == ("sb3", "per", 2)
-    assert dataclasses.astuple(ours)[3:] == pytest.approx((75.0, 75.0))  # 50% and 100%
+    assert (ours.median, ours.mean) == pytest.approx((75.0, 75.0))  # 50% and 100%
+    other = make_way("ALE/Pong-v5", [high])
+    other.cell = dataclasses.replace(other.cell, study="t", variant="steps=5")
+    found = _compute_human_scores([*ways, other])[:2]
+    assert [(one.cell.study, one.games, one.mean) for one in found] == [("s", 2, 75), ("t", 1, 100)]
     assert {item.framework for item in papers} == {imp_paper.IMP_SOURCE}
 
 

@@ -75,6 +75,13 @@ def test_suite_has_tasks_with_two_runs_of_every_framework():
     assert collect_suites(below, OPTIONS)[0].ends == (0.0, 1.0)
 
 
+def test_frameworks_and_tasks_without_any_run_are_left_out_by_name():
+    groups = [*make_groups()[:4], make_group("A-v1", "sbx", []), make_group("C-v1", "sb3", [])]
+    (sample,) = collect_suites(groups, OPTIONS)
+    assert sample.tasks == ("A-v1", "B-v1")
+    assert sample.left_out == ("sbx: no two runs in two tasks", "C-v1: no two runs of CleanRL")
+
+
 def make_sample(first, second, failed=None, ends=(0.0, 1.0)):
     scores = {
         "a": tuple(np.array(part) for part in first),
