@@ -99,7 +99,11 @@ def make_overall_table(verdicts: StudyVerdicts) -> Table[AggregatedFramework]:
             for column in _make_aggregate_columns(number, name)
         ),
         make_count_column("tasks", "tasks", lambda i: len(i.scores.tasks)),
-        make_text_column("left_out", "left out", lambda i: "; ".join(i.scores.left_out)),
+        make_text_column(
+            "left_out",
+            "left out" * any(row.scores.left_out for row in rows),
+            lambda i: "; ".join(i.scores.left_out),
+        ),
         Column("", "n per task", lambda i: i.scores.aggregates.seeds[i.index], format_range, min),
     )
     return Table("t-overall", "Aggregates over all tasks", columns, tuple(rows), lambda i: i.groups)
@@ -310,7 +314,11 @@ def make_pooled_table(items: Sequence[PooledPair]) -> Table[PooledPair]:
             "between", "deviation between tasks", lambda i: i.pooled.sd_between_tasks
         ),
         make_count_column("tasks", "tasks", lambda i: len(i.items)),
-        make_text_column("left_out", "left out", lambda i: ", ".join(i.left_out)),
+        make_text_column(
+            "left_out",
+            "left out" * any(item.left_out for item in items),
+            lambda i: ", ".join(i.left_out),
+        ),
         make_used_column(lambda i: _list_pooled_groups([i])),
     )
     title = "Mean differences over tasks, in normalized scores"
