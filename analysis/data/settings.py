@@ -7,7 +7,7 @@ from typing import Any
 
 from parallax.analysis.data.runs import CompletedRun
 from parallax.harness.record.files import escape_unprintable
-from parallax.harness.record.run_json import describe_differing_versions
+from parallax.harness.record.run_json import collect_versions, describe_differing_versions
 
 # Compared besides hyperparameters. A setting that is missing in an old record never conflicts.
 COMPARED_SETTINGS = (
@@ -100,6 +100,11 @@ def serialize_settings(spec: Mapping[str, Any], *, without: Collection[str]) -> 
     if isinstance(values, Mapping):
         shared["hyperparameters"] = {n: v for n, v in values.items() if n not in without}
     return json.dumps(shared, sort_keys=True, default=str)
+
+
+def collect_run_versions(runs: Iterable[CompletedRun]) -> dict[str, set[str]]:
+    """Return the known versions of Python and of each package that runs had, by name."""
+    return collect_versions(run.provenance for run in runs if run.provenance is not None)
 
 
 def describe_result_versions(runs: Iterable[CompletedRun]) -> str:

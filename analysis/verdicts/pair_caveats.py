@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 
 from parallax.analysis.data.runs import CompletedRun
+from parallax.analysis.data.settings import collect_run_versions
 from parallax.analysis.verdicts.groups import ScoreGroup
-from parallax.harness.record.run_json import collect_versions
 
 
 def describe_seed_overlap(first: Iterable[int | None], second: Iterable[int | None]) -> str:
@@ -32,8 +32,7 @@ def find_caveats(first: ScoreGroup, second: ScoreGroup) -> tuple[str, ...]:
     if not first.runs or not second.runs:
         return ()
     found = [describe_seed_overlap(first.seeds, second.seeds)]
-    provenances = (run.provenance for run in (*first.runs, *second.runs))
-    versions = collect_versions(each for each in provenances if each is not None)
+    versions = collect_run_versions((*first.runs, *second.runs))
     found.append(_format_differing("versions differ", versions))
     for group in (first, second):
         found.append(_describe_imported_runs(group))
