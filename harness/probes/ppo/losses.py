@@ -285,6 +285,7 @@ def _measure_total_loss(cache: ExperimentCache) -> ProbeMeasurement:
 
 def _measure_gradient_clipping(cache: ExperimentCache) -> ProbeMeasurement:
     run = experiments.run_huge_rewards(cache)
+    get_snapshot_step(run, 0)  # raises an error if there is none
     steps = [step for step in measurements.list_gradient_steps(run) if step.before]
     norms, others = measure_gradient_norms(steps, MAX_NORM)
     others = {words: array[:1] for words, array in others.items()}
