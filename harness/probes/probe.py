@@ -395,6 +395,14 @@ def make_entry_description(names: Sequence[str]) -> DescribeDifference:
     return describe
 
 
+def describe_counts(names: Sequence[str], value: Array, expected: Array, *words: str) -> str:
+    """Return the counts that differ, `name is 2, not 1`, followed by words about them."""
+    counts = ProbeMeasurement(value, expected)
+    return "; ".join(
+        filter(None, (make_entry_description(names)(AnswerComparison(COUNT), counts), *words))
+    )
+
+
 def make_count_probe(
     name: str,
     question: str,

@@ -38,12 +38,17 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
     name = "+".join(requirement.replace("==", "-") for requirement in requirements)
     folder = cache / f"python{sys.version_info[0]}.{sys.version_info[1]}" / name
     python = folder / "bin" / "python"
-    if python.exists():
-        _check_owner(folder)
-        _check_packages(requirements, folder)
-        return python
+    if not python.exists():
+        _build_folder(requirements, folder)
+    _check_owner(folder)
+    _check_packages(requirements, folder)
+    return python
+
+
+def _build_folder(requirements: Sequence[str], folder: Path) -> None:
+    # Builds an environment beside its place, and moves it there.
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         venv.create(partial, with_pip=False, symlinks=True)
         packages = find_packages_folder(partial / "bin" / "python")
@@ -52,14 +57,11 @@ def build_environment(requirements: Sequence[str], cache: Path) -> Path:
         install_packages(requirements, packages)
         partial.rename(folder)
     except OSError as error:  # another process may have been first
-        if not python.exists():
+        if not (folder / "bin" / "python").exists():
             reason = f"{folder}: {error.strerror}: delete it, and it will be built again."
             raise SpecError(f"{' '.join(requirements)} cannot be installed in {reason}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    _check_owner(folder)
-    _check_packages(requirements, folder)
-    return python
 
 
 def _check_owner(folder: Path) -> None:

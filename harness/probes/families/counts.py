@@ -10,13 +10,7 @@ from parallax.harness.contract.algorithms.base import UpdateSchedule
 from parallax.harness.probes.experiment_setups import OffPolicyRuns
 from parallax.harness.probes.experiments import ExperimentCache, ProbeRun
 from parallax.harness.probes.measurements import describe_optimizers
-from parallax.harness.probes.probe import (
-    Probe,
-    ProbeMeasurement,
-    make_count_probe,
-    make_entry_description,
-)
-from parallax.harness.probes.results import COUNT, AnswerComparison
+from parallax.harness.probes.probe import Probe, ProbeMeasurement, describe_counts, make_count_probe
 
 NO_EVENT = -1.0
 OFF_POLICY_COUNT_NAMES = (
@@ -51,9 +45,8 @@ def compare_counts(
     words += describe_delays(run) if (found != due).any() else []
     if not words:
         return counts
-    happened = dataclasses.replace(counts, value=np.where(found == NO_EVENT, np.nan, found))
-    entries = make_entry_description(names)(AnswerComparison(COUNT), happened)
-    return dataclasses.replace(counts, meaning="; ".join([e for e in (entries, *words) if e]))
+    happened = np.where(found == NO_EVENT, np.nan, found)
+    return dataclasses.replace(counts, meaning=describe_counts(names, happened, due, *words))
 
 
 def _describe_wrong_count(number: float, right: float, units: Mapping[str, int]) -> str:

@@ -26,10 +26,10 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    describe_counts,
     make_count_probe,
     make_entry_description,
 )
-from parallax.harness.probes.results import COUNT, AnswerComparison
 
 N_ENVS = 4
 WARM_UP_STEPS, STEPS = 16, 48
@@ -354,11 +354,8 @@ def describe_constant_envs(counts: Array, actions: Array) -> str:
     n_constant = int((np.ptp(actions, axis=0) < ROUNDED).all(axis=1).sum()) if len(actions) else 0
     if not 0 < n_constant < actions.shape[1]:
         return ""
-    entries = make_entry_description(DRAW_NAMES)(
-        AnswerComparison(COUNT), ProbeMeasurement(counts, 0 * counts)
-    )
     words = f"{n_constant} of {actions.shape[1]} environments do not explore"
-    return f"{entries}; {words}" if entries else ""
+    return describe_counts(DRAW_NAMES, counts, 0 * counts, words) if counts.any() else ""
 
 
 def find_drawn_thirds(batches: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> set[int]:

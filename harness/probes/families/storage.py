@@ -34,6 +34,7 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    describe_counts,
     make_count_probe,
     make_entry_description,
     make_relation_description,
@@ -44,7 +45,7 @@ from parallax.harness.probes.reference_networks import (
     compute_output,
     round_to_float32,
 )
-from parallax.harness.probes.results import COUNT, AnswerComparison
+from parallax.harness.probes.results import AnswerComparison
 
 DRAW_NAMES = (
     "oldest left out",
@@ -62,6 +63,7 @@ FULL_BUFFER_NAMES = (
     "transitions drawn",
 )
 """Counts of a full buffer."""
+OUTDATED = FULL_BUFFER_NAMES.index("older than the buffer is large")
 ACTION_UNIT_NAMES = tuple(
     f"{what} {dimension}"
     for dimension in (1, 2)
@@ -247,17 +249,18 @@ def _count_buffer_rows(run: ProbeRun) -> Array:
 
 def _describe_old_places(run: ProbeRun, counts: ProbeMeasurement) -> ProbeMeasurement:
     # Names the place of a full buffer that still has the transition which it got first.
+    if not counts.value[OUTDATED]:
+        return counts
     rows, n_old = find_stored_rows(run), len(run.transitions) - run.hyperparameters.buffer_size
     n_envs = run.experiment.n_envs
     places = {place // n_envs + 1 for place, row in enumerate(rows) if 0 <= row == place < n_old}
     if not places or len(rows) > run.hyperparameters.buffer_size:
         return counts
-    entries = make_entry_description(FULL_BUFFER_NAMES[: len(counts.value)])
     shown = ", ".join(map(str, sorted(places)))
     words = f"place {shown} of the buffer is never overwritten"
-    return dataclasses.replace(
-        counts, meaning=f"{entries(AnswerComparison(COUNT), counts)}; {words}"
-    )
+    names = FULL_BUFFER_NAMES[: len(counts.value)]
+    meaning = describe_counts(names, np.asarray(counts.value), np.asarray(counts.expected), words)
+    return dataclasses.replace(counts, meaning=meaning)
 
 
 STORED_PARTS = ("observations", "rewards", "next observations", "ends of the task")
@@ -295,8 +298,8 @@ def _describe_wrong_parts(run: ProbeRun, wrong: Array, rows: Sequence[int]) -> P
     causes += [] if causes else _list_wrong_sources(run, rows)
     if not causes:
         return counts
-    words = make_entry_description(STORED_PARTS)(AnswerComparison(COUNT), counts)
-    return dataclasses.replace(counts, meaning="; ".join([words.replace(", not 0", ""), *causes]))
+    words = describe_counts(STORED_PARTS, wrong, np.zeros_like(wrong)).replace(", not 0", "")
+    return dataclasses.replace(counts, meaning="; ".join([words, *causes]))
 
 
 def _list_wrong_sources(run: ProbeRun, rows: Sequence[int]) -> list[str]:

@@ -31,10 +31,11 @@ from parallax.harness.probes.probe import (
     Probe,
     ProbeMeasurement,
     UnmeasuredError,
+    describe_counts,
     make_count_probe,
     make_entry_description,
 )
-from parallax.harness.probes.results import COUNT, AnswerAxis, AnswerComparison
+from parallax.harness.probes.results import AnswerAxis
 
 TARGET_CHANGE_TOLERANCE = 1e-2
 """Largest change of a value target, in units of return, that counts as rounding."""
@@ -77,8 +78,8 @@ def _compare_counts(run: ProbeRun, expected: list[float]) -> ProbeMeasurement:
     )
     if not (words := measurements.describe_epochs(run) if steps else ""):
         return counts
-    text = make_entry_description(COUNT_NAMES)(AnswerComparison(COUNT), counts)
-    return dataclasses.replace(counts, meaning=f"{text}; {words}")
+    text = describe_counts(COUNT_NAMES, counts.value, counts.expected, words)
+    return dataclasses.replace(counts, meaning=text)
 
 
 def _compare_minibatch_sizes(
