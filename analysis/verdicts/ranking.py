@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.labels import LIBRARY_DEFAULTS
 from parallax.analysis.stats import effect_size_and_power, ranks, two_sample
 from parallax.analysis.stats.moments import FloatArray, SampleMoments, stack_moments
@@ -111,6 +112,12 @@ class RankingVerdict:
     same_order: float
     chance: ranks.SameOrderChance
     left_out: tuple[str, ...]
+
+    @property
+    def versions(self) -> str:
+        """Sentence on packages of which runs have several versions; empty if none."""
+        groups = (group for one in self.rankings for group in one.groups)
+        return describe_result_versions(run for group in groups for run in group.runs)
 
 
 def judge_rankings(

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from parallax.analysis.data.runs import SuiteKey
+from parallax.analysis.data.runs import CompletedRun, SuiteKey
+from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.labels import get_label
 from parallax.analysis.stats import pooling, two_sample
 from parallax.analysis.stats.moments import FloatArray
@@ -41,6 +42,7 @@ class SuiteSample:
         left_out: Tasks that are not included, with the reason.
         failed: By framework the number of runs per task that ended below the task's threshold of
             failed runs; empty where a task has no threshold.
+        versions: Sentence on packages of which runs have several versions; empty if none.
     """
 
     key: SuiteKey
@@ -49,6 +51,7 @@ class SuiteSample:
     ends: tuple[float, float]
     left_out: tuple[str, ...]
     failed: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    versions: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,6 +77,8 @@ class SuiteVerdict:
         left_out: Tasks that are not included, with the reason.
         failed: Failed runs of each, over all tasks; empty if unknown.
         p_failures: p-value of "equal failure rates in each task"; NaN if unknown.
+        versions: Sentence on packages of which runs of all frameworks have several versions; empty
+            if none.
     """
 
     key: SuiteKey
@@ -99,6 +104,7 @@ class SuiteVerdict:
     failed: tuple[int, ...] = ()
     p_failures: float = math.nan
     p_failures_holm: float = math.nan
+    versions: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +114,7 @@ class AllAlikeVerdict:
     Attributes:
         env: Task; empty for all tasks together.
         p: Largest p-value of equivalence over all pairs; no correction is needed (Berger 1982).
+        versions: Sentence on packages of which runs have several versions; empty if none.
     """
 
     study: str
@@ -118,6 +125,7 @@ class AllAlikeVerdict:
     frameworks: tuple[str, ...]
     p: float
     verdict: str
+    versions: str = ""
 
 
 def collect_suites(
@@ -182,6 +190,9 @@ def _collect_suite(
         (0.0, max(1.0, *tops)),
         tuple(left_out),
         _count_failed({env: table[env] for env in scales}, names, options),
+        describe_result_versions(
+            run for env in scales for name in names for run in table[env][name].runs
+        ),
     )
 
 
@@ -315,6 +326,7 @@ def judge_suite(sample: SuiteSample, options: VerdictOptions) -> list[SuiteVerdi
                 failed=failures[i][0],
                 p_failures=failures[i][1],
                 p_failures_holm=float(p_failures_holm[i]),
+                versions=sample.versions,
             )
         )
     return found
@@ -363,6 +375,7 @@ def judge_all_alike(
     """
     learned = _collect_learned(learning or ())
     tasks = {suite.key: suite.tasks for suite in suites}
+    runs: dict[tuple[str, str, str, str, str], list[CompletedRun]] = collections.defaultdict(list)
     found: dict[tuple[str, str, str, str, str], list[tuple[str, str, float]]] = (
         collections.defaultdict(list)
     )
@@ -371,6 +384,8 @@ def judge_all_alike(
     for item in pairs:
         place = *item.cell.suite_key, item.cell.env
         found[place].append((item.first.framework, item.second.framework, item.p_equivalence))
+        runs[place] += [*item.first.runs, *item.second.runs]
+    versions = {suite.key: suite.versions for suite in suites}
     verdicts = []
     for key, members in sorted(found.items()):
         names = tuple(sorted({name for one, two, _ in members for name in (one, two)}))
@@ -384,5 +399,6 @@ def judge_all_alike(
         }
         if word == statements.EQUIVALENT and learning is not None and not needed <= learned:
             word = EQUIVALENT_UNLEARNED
-        verdicts.append(AllAlikeVerdict(*key, names, p, word))
+        note = describe_result_versions(runs[key]) if key[4] else versions[key[:4]]
+        verdicts.append(AllAlikeVerdict(*key, names, p, word, note))
     return tuple(verdicts)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from parallax.harness.contract.adapter import Array
 from parallax.harness.contract.data_files import load_json
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.catalogue import PROBES
-from parallax.harness.probes.probe import compare_in_probe_units, group_answers
+from parallax.harness.probes.probe import Probe, compare_in_probe_units, group_answers
 from parallax.harness.probes.results import (
     AGREES,
     HERE,
@@ -49,9 +49,40 @@ def load_report(path: Path) -> ProbeReport:
     what = f"stored answers. Write them with --json {path}"
     content = load_json(path, dict[str, Any], what)
     try:
-        return report_from_dict(content)
+        return parse_report(content)
     except ValueError as error:
         raise SpecError(f"{path} ({str(error)[:200]}) holds no {what}.") from error
+
+
+def parse_report(content: Mapping[str, Any]) -> ProbeReport:
+    """Return the report that stored plain data hold.
+
+    Raises:
+        ValueError: The content is damaged, or an answer contradicts its own numbers.
+    """
+    report = report_from_dict(content)
+    known = {probe.name: probe for probe in PROBES}
+    for result in report.results:
+        if result.probe in known:
+            _check_comparisons(known[result.probe], result)
+    return report
+
+
+def _check_comparisons(probe: Probe, result: ProbeResult) -> None:
+    """Check that the relations of answers to the source, and to each other, fit their numbers."""
+    for name, answer in result.answers.items():
+        if answer.unmeasured:
+            continue
+        kind = answer.comparison.kind
+        measured = compare_in_probe_units(probe, answer.value, answer.expected).kind
+        if (kind == AGREES) != (measured == AGREES):
+            verb = "agree" if measured == AGREES else "differ"
+            raise ValueError(
+                f"{result.probe}: {name}'s comparison={kind} contradicts its numbers, which {verb}"
+            )
+    for group in result.groups:
+        if len({result.answers[name].comparison.kind == AGREES for name in group}) > 1:
+            raise ValueError(f"{result.probe}: a group has answers that differ: {', '.join(group)}")
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:

@@ -23,14 +23,13 @@ from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.data_files import load_json, load_yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange, parse_version
-from parallax.harness.probes.baseline import describe_change, merge_reports
+from parallax.harness.probes.baseline import describe_change, merge_reports, parse_report
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import (
     AGREES,
     ProbeAnswer,
     ProbeReport,
     plain_report_to_text,
-    report_from_dict,
     report_to_dict,
     share_answers,
 )
@@ -133,7 +132,7 @@ def load_history(framework: str, path: Path) -> ReleaseHistory:
     """
     try:
         content = load_json(path, dict[str, Any], "history. Write it with --json")
-        report = report_from_dict(content)
+        report = parse_report(content)
         records = msgspec.convert(content.get("releases", {}), dict[str, ReleaseRecord])
     except (ValueError, msgspec.ValidationError) as error:
         raise SpecError(f"{path} holds no history ({error}). Write it with --json.") from error

@@ -195,6 +195,7 @@ def make_ranking_table(verdicts: StudyVerdicts) -> tables.Table[RankedPair]:
             "seeds_needed", "seeds needed", lambda i: i.pair.seeds_needed, format_seeds_needed
         ),
         tables.make_csv_column("left_out", lambda i: "; ".join(i.ranking.left_out)),
+        tables.make_csv_column("versions", lambda i: i.ranking.versions),
     )
     return tables.Table(
         "t-ranking", "Every pair of rankings", columns, tuple(items), RankedPair.list_groups

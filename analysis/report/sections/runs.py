@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from parallax.analysis.data.diagnosis import CheckSummary, DiagnosisSummary
-from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns
+from parallax.analysis.data.runs import CompletedRun, ExcludedRun, LoadedRuns, StudyCell
 from parallax.analysis.data.settings import REPORTED_PACKAGES
 from parallax.analysis.data.study_grid import StudyGrid, requested_run_from_folder
 from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
     MISSING,
+    find_own_parts,
     format_count,
     format_ranges,
     get_label,
@@ -195,10 +196,11 @@ def find_videos(root: Path) -> tuple[Path, ...]:
 
 
 _COUNT_HEADINGS = ("algorithm", "task", "hyperparameters", "frameworks")
-_SETTING_FIELDS = ("algorithm", "env", "hps", "framework")
+_CELL_FIELDS = ("study", "algorithm", "env", "hps", "variant")
 _GRID_COLUMN = "planned"
 
 CountRow = Mapping[str, str | int]
+_CountKey = tuple[StudyCell, str]  # a setting and a framework
 
 
 def describe_study_names(loaded: LoadedRuns) -> str:
@@ -264,26 +266,46 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
 
 
 def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[CountRow]:
-    """Return a row for each setting and framework: runs planned, requested, completed and used."""
-    found: dict[tuple[str, ...], collections.Counter[str]] = collections.defaultdict(
-        collections.Counter
-    )
-    for run in grid.runs if grid else ():
-        found[run.setting][_GRID_COLUMN] += 1
+    """Return a row for each setting and framework: runs planned, requested, completed and used.
+
+    A grid names no studies and variants. Planned runs stand in the row of their setting if it was
+    run in one study and variant, and in a row of their own otherwise.
+    """
+    found: dict[_CountKey, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for item in loaded.folders:
-        cell = item.id.cell
-        counter = found[cell.algorithm, cell.env, cell.hps, item.id.framework]
+        counter = found[item.id.cell, item.id.framework]
         counter["requested"] += 1
         counter["completed"] += isinstance(item, CompletedRun) or item.completed
         counter["used"] += isinstance(item, CompletedRun)
+    if grid:
+        for setting, count in collections.Counter(run.setting for run in grid.runs).items():
+            found[_find_planned_row(setting, list(found), grid)][_GRID_COLUMN] += count
     order = sorted(
-        found, key=lambda key: (*key[:2], get_recipe_order(key[2]), get_label(key[3]).lower())
+        found,
+        key=lambda key: (
+            *(key[0].study, key[0].algorithm, key[0].env),
+            *(get_recipe_order(key[0].hps), key[0].variant, get_label(key[1]).lower()),
+        ),
     )
-    rows: list[CountRow] = []
-    for key in order:
-        setting: dict[str, str | int] = dict(zip(_SETTING_FIELDS, key, strict=True))
-        rows.append(setting | {name: found[key][name] for name in _list_count_columns(grid)})
-    return rows
+    return [
+        {
+            **{field: str(getattr(cell, field)) for field in _CELL_FIELDS},
+            "framework": framework,
+            **{name: found[cell, framework][name] for name in _list_count_columns(grid)},
+        }
+        for cell, framework in order
+    ]
+
+
+def _find_planned_row(
+    setting: tuple[str, ...], keys: Sequence[_CountKey], grid: StudyGrid
+) -> _CountKey:
+    """Return the row in which the planned runs of a setting are counted."""
+    algorithm, env, hps, framework = setting
+    own = [
+        (cell, name) for cell, name in keys if (cell.algorithm, cell.env, cell.hps, name) == setting
+    ]
+    return own[0] if len(own) == 1 else (StudyCell(grid.name, env, algorithm, hps, ""), framework)
 
 
 def _list_count_columns(grid: StudyGrid | None) -> list[str]:
@@ -291,23 +313,51 @@ def _list_count_columns(grid: StudyGrid | None) -> list[str]:
 
 
 def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
-    """Return the counts of runs for each algorithm, task and recipe; own recipes are combined."""
-    rows: dict[tuple[str, str, str], list[CountRow]] = {}
-    for row in count_runs_by_setting(loaded, grid):
-        hps = LIBRARY_DEFAULTS if row["hps"] == row["framework"] else str(row["hps"])
-        rows.setdefault((str(row["algorithm"]), str(row["env"]), hps), []).append(row)
+    """Return the counts of runs for each study, algorithm, task, recipe and variant.
+
+    Recipes that only their own framework ran are combined. Studies and variants have a column where
+    they are several.
+    """
+    counts = count_runs_by_setting(loaded, grid)
+    users: dict[StudyCell, set[str]] = collections.defaultdict(set)
+    for row in counts:
+        users[_get_cell(row)].add(str(row["framework"]))
+    rows: dict[StudyCell, list[CountRow]] = {}
+    for row in counts:
+        cell = _get_cell(row)
+        if users[cell] == {cell.hps}:
+            cell = dataclasses.replace(cell, hps=LIBRARY_DEFAULTS)
+        rows.setdefault(cell, []).append(row)
+    settings = [_describe_variant(cell, list(rows)) for cell in rows]
     names = _list_count_columns(grid)
     cells = tuple(
         (
-            get_label(algorithm),
-            env,
-            hps,
+            get_label(cell.algorithm),
+            cell.env,
+            cell.hps,
+            *([setting or MISSING] if any(settings) else []),
             ", ".join(sorted((get_label(str(row["framework"])) for row in own), key=str.lower)),
             *(str(sum(int(row[name]) for row in own)) for name in names),
         )
-        for (algorithm, env, hps), own in rows.items()
+        for (cell, own), setting in zip(rows.items(), settings, strict=True)
     )
-    return Grid((*_COUNT_HEADINGS, *names), cells)
+    headings = list(_COUNT_HEADINGS)
+    if any(settings):
+        headings.insert(3, "settings")
+    return Grid((*headings, *names), cells)
+
+
+def _get_cell(row: CountRow) -> StudyCell:
+    return StudyCell(**{field: str(row[field]) for field in _CELL_FIELDS})
+
+
+def _describe_variant(cell: StudyCell, cells: Sequence[StudyCell]) -> str:
+    """Return what distinguishes a setting from others of its algorithm and task."""
+    parts = find_own_parts(
+        cell, [one for one in cells if (one.algorithm, one.env) == (cell.algorithm, cell.env)]
+    )
+    study = [f"study {cell.study}"] if len({one.study for one in cells}) > 1 else []
+    return ", ".join(filter(None, (*study, *parts)))
 
 
 def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Words]:

@@ -105,6 +105,7 @@ def make_suite_table(verdicts: StudyVerdicts) -> tables.Table[SuiteVerdict]:
         tables.make_csv_column("second_failed", lambda i: i.failed[1] if i.failed else None),
         tables.make_csv_column("p_failures", lambda i: i.p_failures),
         tables.make_csv_column("p_failures_holm", lambda i: i.p_failures_holm),
+        tables.make_csv_column("versions", lambda i: i.versions),
     )
     title = "Every pair of frameworks over all tasks of an algorithm, normalized scores"
     return tables.Table("t-suite", title, columns, verdicts.suites, lambda i: ())
@@ -125,6 +126,7 @@ def make_all_alike_table(verdicts: StudyVerdicts) -> tables.Table[AllAlikeVerdic
         ),
         tables.make_verdict_column("verdict", "verdict", lambda i: i.verdict),
         tables.make_p_value_column("p", "p", lambda i: i.p),
+        tables.make_csv_column("versions", lambda i: i.versions),
     )
     title = "All frameworks together: intersection-union test of equivalence"
     return tables.Table("t-all-alike", title, columns, verdicts.all_alike, lambda i: ())

@@ -14,8 +14,10 @@ import pytest
 from loops import iterate_some
 
 from parallax.analysis.commands import publish
-from parallax.analysis.data.study_grid import AXIS_NAMES, RequestedRun, read_grid
+from parallax.analysis.data.load import load_runs
+from parallax.analysis.data.study_grid import AXIS_NAMES, RequestedRun, StudyGrid, read_grid
 from parallax.analysis.report.publication import SECTION_BEGIN, SECTION_END, round_to_ten_digits
+from parallax.analysis.report.sections.runs import count_runs_by_setting, make_counts_grid
 from parallax.harness.cli.main import main
 from parallax.harness.record.packed import write_rows
 
@@ -369,3 +371,40 @@ def test_reports_of_published_studies_hold_no_errors():
     for path in pages:
         text = path.read_text()
         assert "Errno" not in text and "cannot be read" not in text, path
+
+
+def test_counts_of_runs_keep_studies_and_variants_apart(tmp_path, writer):
+    for count, (study, variant, framework) in enumerate(
+        [("a", "gamma=0.8", "sb3"), ("a", "gamma=0.9", "sb3"), ("b", "gamma=0.9", "cleanrl")], 1
+    ):
+        for seed in range(count):
+            writer(tmp_path, study=study, variant=variant, framework=framework, seed=seed)
+    loaded = load_runs(tmp_path)
+    rows = count_runs_by_setting(loaded, None)
+    counted = [(row["study"], str(row["variant"])[:9], row["used"]) for row in rows]
+    assert counted == [("a", "gamma=0.8", 1), ("a", "gamma=0.9", 2), ("b", "gamma=0.9", 3)]
+    assert [row[3:6] for row in make_counts_grid(loaded, None).rows] == [
+        ("study a, gamma=0.8", "SB3", "1"),
+        ("study a, gamma=0.9", "SB3", "2"),
+        ("study b, gamma=0.9", "CleanRL", "3"),
+    ]
+
+
+def test_planned_runs_have_their_own_row_if_variants_differ(tmp_path, writer):
+    for variant, seed in (("gamma=0.8", 0), ("gamma=0.9", 0), ("gamma=0.9", 1)):
+        writer(tmp_path, variant=variant, seed=seed)
+    loaded = load_runs(tmp_path)
+    cell, own = loaded.folders[0].id.cell, loaded.folders[0].id.framework
+    planned = frozenset(
+        RequestedRun(cell.algorithm, cell.env, cell.hps, framework, seed)
+        for framework in (own, "torchrl")
+        for seed in range(4)
+    )
+    rows = count_runs_by_setting(loaded, StudyGrid("plan", Path("plan.yaml"), planned))
+    counted = [(r["framework"], str(r["variant"])[:9], r["planned"], r["used"]) for r in rows]
+    assert sorted(counted) == [
+        (own, "", 4, 0),
+        (own, "gamma=0.8", 0, 1),
+        (own, "gamma=0.9", 0, 2),
+        ("torchrl", "", 4, 0),
+    ]

@@ -143,12 +143,14 @@ def test_pairs_of_a_suite_are_corrected_together():
 
 
 def make_suite(first, second, p, tasks=("A-v1", "B-v1"), key=KEY):
-    return types.SimpleNamespace(key=key, tasks=tasks, first=first, second=second, p_equivalence=p)
+    return types.SimpleNamespace(
+        key=key, tasks=tasks, first=first, second=second, p_equivalence=p, versions=""
+    )
 
 
 def make_pair(first, second, p, env="A-v1"):
     cell = StudyCell("s", env, "ppo", "original", "v")
-    sides = (types.SimpleNamespace(framework=name) for name in (first, second))
+    sides = (types.SimpleNamespace(framework=name, runs=()) for name in (first, second))
     return types.SimpleNamespace(cell=cell, first=next(sides), second=next(sides), p_equivalence=p)
 
 

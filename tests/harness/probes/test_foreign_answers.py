@@ -11,7 +11,7 @@ import pytest
 from parallax.harness.cli.main import main
 from parallax.harness.contract.data_files import load_json, load_json_lines
 from parallax.harness.contract.fields import SpecError
-from parallax.harness.probes.baseline import load_report
+from parallax.harness.probes.baseline import load_report, parse_report
 from parallax.harness.probes.results import report_from_dict, report_to_dict
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -78,6 +78,24 @@ def test_claims_about_numbers_that_are_not_there_are_refused(tmp_path, capsys, n
     assert main(["probe", "--answers", str(file), "--claims", str(page)]) == 2
     err = capsys.readouterr().err
     assert message in err and "ppo.initial_weights" in err and not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("framework", "change", "message"),
+    [
+        ("skrl", {"comparison": {"kind": "agrees", "size": 0.0}}, "numbers, which differ"),
+        ("sb3", {"comparison": {"kind": "factor", "size": 2.0}}, "numbers, which agree"),
+        ("sb3", {}, "a group has answers that differ: "),
+    ],
+)
+def test_answers_that_contradict_their_numbers_are_refused(framework, change, message):
+    content = json.loads((DOCS / "differences.json").read_text())
+    result = next(r for r in content["results"] if r["probe"] == "ppo.initial_weights")
+    result["answers"][framework] |= change
+    if not change:
+        result["groups"] = [sorted(result["answers"])]
+    with pytest.raises(ValueError, match=f"ppo.initial_weights: .*{message}"):
+        parse_report(content)
 
 
 def test_altered_answers_are_used_unchanged_or_refused(stored, tmp_path):

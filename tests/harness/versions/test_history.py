@@ -46,7 +46,7 @@ CODE = {"2.0.0": "a", "2.1.0": "a", "2.9.0": "b", "2.10.0": "b"}
 
 def answer(number):
     value = np.array([float(number)])
-    return ProbeAnswer(value, value, AnswerComparison("number", 0.5), "a number")
+    return ProbeAnswer(value, value + 1, AnswerComparison("number", 0.5), "a number")
 
 
 def history(**numbers):
