@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from parallax.analysis.stats.moments import FloatArray
+from parallax.analysis.stats.two_sample import TIE_TOLERANCE, merge_ties
 
 Scores = Sequence[Sequence[NDArray[np.float64]]]
 """Scores by task and framework: one array of seeds each."""
@@ -223,9 +224,10 @@ def compute_framework_p(
     """
     if max(map(len, groups)) < 2 or np.ptp(np.concatenate(groups)) == 0:
         return math.nan
+    observed = stats.f_oneway(*groups).statistic
     result = stats.permutation_test(
         groups,
-        lambda *parts, axis: stats.f_oneway(*parts, axis=axis).statistic,
+        lambda *parts, axis: merge_ties(stats.f_oneway(*parts, axis=axis).statistic, observed),
         alternative="greater",
         vectorized=True,
         n_resamples=permutations,
@@ -257,7 +259,7 @@ def compute_paired_framework_p(
     drawn = generator.permuted(tiled, axis=2).mean(axis=1).var(axis=1)
     observed = scores.mean(axis=0).var()
     # Equal sums of floats in another order differ by rounding.
-    at_least = np.count_nonzero(drawn >= observed * (1 - 1e-12))
+    at_least = np.count_nonzero(drawn >= observed * (1 - TIE_TOLERANCE))
     return float((at_least + 1) / (permutations + 1))
 
 

@@ -16,6 +16,8 @@ IndexArray = NDArray[np.intp]
 
 # Binomial(16, 8): up to 8 + 8 values every split is enumerated, beyond that this many are drawn.
 MAX_SPLITS = 12_870
+# Statistics of permutations are ties up to this share: decimal scores such as 499.9 are rounded.
+TIE_TOLERANCE = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -125,10 +127,29 @@ def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.
         return float("nan")
     if math.comb(n + m, n) <= MAX_SPLITS:
         return _compute_exact_permutation_p(first, second)
+    observed = _compute_welch_statistic(first, second, axis=-1)
     result = stats.permutation_test(
-        (first, second), _compute_welch_statistic, vectorized=True, n_resamples=MAX_SPLITS, rng=rng
+        (first, second),
+        lambda x, y, axis: merge_ties(_compute_welch_statistic(x, y, axis), observed),
+        vectorized=True,
+        n_resamples=MAX_SPLITS,
+        rng=rng,
     )
     return float(result.pvalue)
+
+
+def merge_ties(statistics: FloatArray, observed: FloatArray | float) -> FloatArray:
+    """Replace statistics of permutations that equal the observed one up to rounding by it.
+
+    The tolerance of scipy's `permutation_test` is for values without an offset. Returns such as
+    500.1 and 499.9 lose digits in their differences, and missed ties make p-values too small.
+
+    Args:
+        statistics: float[...], dimensionless.
+        observed: The statistic of the observed order.
+    """
+    near = TIE_TOLERANCE * (1 + np.abs(observed))
+    return np.where(np.abs(statistics - observed) <= near, observed, statistics)
 
 
 def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float:
@@ -139,10 +160,8 @@ def _compute_exact_permutation_p(first: FloatArray, second: FloatArray) -> float
     one, two = _enumerate_splits(len(first), len(second))
     both = np.concatenate([first, second])
     observed = _compute_welch_statistic(first, second, axis=-1)
-    null = _compute_welch_statistic(both[one], both[two], axis=-1)
-    # scipy's tolerance for ties of the statistic.
-    near = 100 * np.finfo(np.float64).eps * np.abs(observed)
-    tails = (null <= observed + near).mean(), (null >= observed - near).mean()
+    null = merge_ties(_compute_welch_statistic(both[one], both[two], axis=-1), observed)
+    tails = (null <= observed).mean(), (null >= observed).mean()
     return min(1.0, 2 * float(min(tails)))
 
 
@@ -286,10 +305,12 @@ def compute_paired_difference(
     n, mean = len(away), float(away.mean())
     if n < 2:
         return PairedDifference(n, mean, *[math.nan] * 4)
-    error = float(away.std(ddof=1)) / math.sqrt(n)
+    # Equal differences differ by rounding, which would be significant.
+    noise = 1e-12 * max(float(np.abs(first).max()), float(np.abs(second).max()))
+    error = 0.0 if np.ptp(away) <= noise else float(away.std(ddof=1)) / math.sqrt(n)
     half = error * float(special.stdtrit(n - 1, (1 + level) / 2))
     p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error else math.nan
-    vary = n > 2 and min(float(first.std()), float(second.std())) > 0
+    vary = n > 2 and min(float(np.ptp(first)), float(np.ptp(second))) > 0
     correlation = float(np.corrcoef(first, second)[0, 1]) if vary else math.nan
     return PairedDifference(n, mean, mean - half, mean + half, p, correlation)
 
@@ -309,9 +330,16 @@ def compute_sign_flip_p(first: FloatArray, second: FloatArray, rng: np.random.Ge
     away = first - second
     if len(away) < 2 or not away.any():
         return math.nan
+    away = away / np.abs(away).max()
+    observed = float(away.mean())
     # scipy enumerates all 2^n sign flips if n_resamples is no smaller.
     found = stats.permutation_test(
-        (away,), np.mean, permutation_type="samples", n_resamples=9999, rng=rng
+        (away,),
+        lambda values, axis: merge_ties(values.mean(axis=axis), observed),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=9999,
+        rng=rng,
     )
     return float(found.pvalue)
 

@@ -506,7 +506,8 @@ def _format_effect(effect: InterventionEffect) -> str:
         return f"{effect.name}: too few pairs of seeds to tell ({_format_counts(effect)})."
     if effect.result.low == effect.result.high == 0:
         return f"{effect.name} changed no return: it never took effect in {_format_counts(effect)}."
-    return f"{effect.name}: inconclusive, {size}."
+    constant = "; all differences are equal, so there is no t test" * math.isnan(effect.result.p)
+    return f"{effect.name}: inconclusive, {size}{constant}."
 
 
 def format_caveats(effect: InterventionEffect) -> str:

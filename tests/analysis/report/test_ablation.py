@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from parallax.analysis.report.sections.ablation import (
     make_ablation_reports,
     make_ablation_section,
 )
+from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.harness.cli.main import main
 
@@ -118,6 +120,16 @@ def test_change_that_removes_a_lead_is_described(target):
         text = ablation._format_short_explanation(one, effect, [each], one.changes[0])
         assert f"CartPole-v1 {words} " in text
         assert f"of its {'gap to' if words == 'closes' else 'advantage over'} CleanRL" in text
+
+
+def test_equal_differences_are_named_as_the_reason_for_no_test(target):
+    item = judge_ablations(target, VerdictOptions())[0]
+    effect = item.single_effects[0]
+    result = dataclasses.replace(effect.result, low=99.6, high=99.6, p=math.nan)
+    for one, reason in ((result, True), (effect.result, False)):
+        changed = dataclasses.replace(effect, result=one, verdict="inconclusive")
+        lines = ablation.format_ablation(dataclasses.replace(item, effects=(changed,)))
+        assert any("all differences are equal" in line for line in lines) is reason
 
 
 def test_inconclusive_or_opposite_effects_are_no_cause(target):

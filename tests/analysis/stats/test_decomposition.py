@@ -137,6 +137,15 @@ def test_paired_p_value_is_that_of_permutations_within_seeds():
     assert np.isnan(compute_paired_framework_p(same, generator))
 
 
+def test_permutations_of_decimal_scores_are_ties_despite_rounding():
+    groups = [500 + np.array(part) / 10 for part in ([2, 0, 3], [2, 3], [0, 0])]
+    p = compute_framework_p(groups, np.random.default_rng(0))
+    assert p == pytest.approx(0.342857, abs=1e-6)  # 72 of 210 splits
+    scores = (475 + np.array([[1, 2], [2, 1], [1, 0], [2, 1]]) / 10) / 4518
+    p = compute_paired_framework_p(scores, np.random.default_rng(0))
+    assert p == pytest.approx(10 / 16, abs=0.03)
+
+
 def test_paired_p_values_of_equal_frameworks_are_uniform():
     generator = np.random.default_rng(1)
     shared = 3 * generator.normal(size=(200, 6, 1))

@@ -1,4 +1,6 @@
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -68,11 +70,58 @@ def test_the_permutation_test_tries_every_split_of_five_and_five():
 def test_exact_permutation_p_values_are_scipys(sizes):
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        first, second = (rng.normal(n, 1, n).round(seed % 2) for n in sizes)
+        first, second = (rng.normal(n, 1, n) for n in sizes)
         theirs = stats.permutation_test(
             (first, second), pairwise._compute_welch_statistic, vectorized=True, n_resamples=np.inf
         )
         assert pairwise.compute_permutation_p(first, second, rng) == float(theirs.pvalue)
+
+
+def count_splits(first, second):
+    """Exact p-value by fractions, with Welch's statistic squared and signed."""
+
+    def measure(parts):
+        means = [Fraction(sum(part), len(part)) for part in parts]
+        gap = means[0] - means[1]
+        variance = sum(
+            sum((x - mean) ** 2 for x in part) / (len(part) - 1) / len(part)
+            for part, mean in zip(parts, means, strict=True)
+        )
+        return gap * abs(gap) / variance if variance else gap * 10**9
+
+    both = first + second
+    splits = [
+        ([both[i] for i in taken], [x for i, x in enumerate(both) if i not in taken])
+        for taken in itertools.combinations(range(len(both)), len(first))
+    ]
+    null, seen = [measure(split) for split in splits], measure((first, second))
+    tails = sum(x <= seen for x in null), sum(x >= seen for x in null)
+    return min(1.0, 2 * min(tails) / len(null))
+
+
+@pytest.mark.parametrize(
+    ("offset", "tenths"),
+    [
+        (0, ([0, 2, 2], [1, 3, 3])),
+        (500, ([4, 3, 3, 4], [3, 3, 2, 1])),
+        (500, ([1, 0, 0, 0], [1, 0, 1, 0])),
+        (500, ([2, 2], [2, 0, 2])),
+        (-150, ([2, 1, 2], [0, 2, 2])),
+        (9349, ([1, 2, 2], [1, 1, 0, 0, 1, 2, 1])),
+    ],
+)
+def test_splits_of_decimal_scores_are_ties_despite_rounding(offset, tenths):
+    first, second = (np.array([offset + x / 10 for x in part]) for part in tenths)
+    p = pairwise.compute_permutation_p(first, second, np.random.default_rng(0))
+    assert p == pytest.approx(count_splits(*tenths))
+
+
+def test_drawn_splits_of_decimal_scores_are_ties_despite_rounding():
+    # 9 + 9 values, of which 3 are lower: 816 splits in place of 48,620.
+    first, second = np.full(9, 500.1), np.full(9, 500.1)
+    first[:1], second[:2] = 499.9, 499.9
+    p = pairwise.compute_permutation_p(first, second, np.random.default_rng(0))
+    assert p == 1
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

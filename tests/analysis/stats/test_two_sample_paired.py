@@ -24,6 +24,23 @@ def test_sign_flip_p_is_the_share_of_flips_as_extreme(count):
     assert compute_sign_flip_p(first, second, rng) == pytest.approx(share)
 
 
+def test_flips_of_decimal_differences_are_ties_despite_rounding():
+    first, second = 500 + np.array([1, 0, 2]) / 10, 500 + np.array([2, 1, 1]) / 10
+    assert compute_sign_flip_p(first, second, np.random.default_rng(0)) == 1
+    first, second = 500 + np.array([2, 2, 4]) / 10, 500 + np.array([5, 3, 3]) / 10
+    assert compute_sign_flip_p(first, second, np.random.default_rng(0)) == 0.75
+
+
+@pytest.mark.parametrize("size", [3, 7, 10])
+def test_equal_differences_have_no_p_value_despite_rounding(size):
+    constant = compute_paired_difference(np.full(size, 499.9), np.full(size, 400.3))
+    assert math.isnan(constant.p) and math.isnan(constant.correlation)
+    first = 500 + np.arange(size) / 10
+    shifted = compute_paired_difference(first, first - 0.1)
+    assert math.isnan(shifted.p)
+    assert shifted.low == shifted.high == pytest.approx(0.1)
+
+
 def test_single_or_equal_pairs_have_no_result():
     rng, ones = np.random.default_rng(0), np.ones(5)
     assert math.isnan(compute_sign_flip_p(ones[:1], 2 * ones[:1], rng))
