@@ -123,7 +123,7 @@ def compute_permutation_p(first: FloatArray, second: FloatArray, rng: np.random.
         rng: Source of the random splits.
     """
     n, m = len(first), len(second)
-    if min(n, m) < 2:
+    if min(n, m) < 2 or np.isnan([*first, *second]).any():
         return float("nan")
     if math.comb(n + m, n) <= MAX_SPLITS:
         return _compute_exact_permutation_p(first, second)

@@ -108,11 +108,16 @@ class AblationVerdict:
         """Effects of several interventions at once."""
         return tuple(effect for effect in self.effects if JOINT_SEPARATOR in effect.name)
 
+    def list_part_effects(self, effect: InterventionEffect) -> list[InterventionEffect]:
+        """Return the single effects of its parts; an empty list if one was not measured."""
+        known = {single.name: single for single in self.single_effects}
+        parts = effect.name.split(JOINT_SEPARATOR)
+        return [known[part] for part in parts] if all(part in known for part in parts) else []
+
     def sum_single_effects(self, effect: InterventionEffect) -> float | None:
         """Return the sum of the single effects of its parts; None if one was not measured."""
-        known = {single.name: single.result.difference for single in self.single_effects}
-        parts = effect.name.split(JOINT_SEPARATOR)
-        return sum(known[part] for part in parts) if all(part in known for part in parts) else None
+        parts = self.list_part_effects(effect)
+        return sum(part.result.difference for part in parts) if parts else None
 
 
 def judge_ablations(loaded: LoadedRuns, options: VerdictOptions) -> tuple[AblationVerdict, ...]:

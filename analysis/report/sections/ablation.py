@@ -14,6 +14,7 @@ from parallax.analysis.labels import (
     format_count,
     format_number,
     format_p_value,
+    format_range,
     get_label,
     make_anchor,
 )
@@ -487,7 +488,8 @@ def format_ablation(item: AblationVerdict) -> list[str]:
     for effect in item.effects:
         lines.append(f"  {_format_effect(effect)}{format_caveats(effect)}")
         if effect in item.joint_effects and (total := item.sum_single_effects(effect)) is not None:
-            lines.append(f"    Its parts alone add up to {total:+.4g}.")
+            sizes = format_range(part.result.n for part in item.list_part_effects(effect))
+            lines.append(f"    Its parts alone add up to {total:+.4g} ({sizes} pairs of seeds).")
         lines += [
             f"    {_format_gap_share(other, share)}" for other, share in effect.shares.items()
         ]
@@ -545,4 +547,5 @@ def summarize_ablations(items: Sequence[AblationVerdict]) -> str:
     """Return the number of effects of each verdict, in words."""
     words = [effect.verdict for item in items for effect in item.effects]
     parts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
-    return f"{len(words)} effects in {len(items)} settings: {', '.join(parts)}."
+    counts = f"{format_count(len(words), 'effect')} in {format_count(len(items), 'setting')}"
+    return f"{counts}: {', '.join(parts)}."

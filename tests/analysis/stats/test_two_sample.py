@@ -259,3 +259,9 @@ def test_probabilities_are_at_most_one_despite_rounding():
     for size in range(1, 40):
         low, high = (pairwise.compute_wilson_interval(k, size)[k > 0] for k in (0, size))
         assert 0 <= low < 1e-15 and 1 - 1e-15 < high <= 1
+
+
+def test_permutation_p_of_an_unknown_score_is_unknown():
+    first, second = np.array([1.0, math.nan, 2.0]), np.array([3.0, 4.0])
+    rng = np.random.default_rng(0)
+    assert math.isnan(pairwise.compute_permutation_p(first, second, rng))
