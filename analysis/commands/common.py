@@ -26,6 +26,7 @@ from parallax.harness.record.layout import ANALYSIS_FOLDER
 _MAX_CONSOLE_WIDTH = 100  # columns
 MAX_IMPLEMENTATIONS = 100  # frameworks and scripts in a study
 _MAX_REASONS = 5
+TABLES_FOLDER, FIGURES_FOLDER = OUTPUT_SUBFOLDERS = "tables", "figures"
 RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
 T = TypeVar("T")
 
@@ -142,11 +143,15 @@ def choose_output_folder(options: argparse.Namespace) -> Path:
     """Return the folder that `--output` names, or the default one.
 
     Raises:
-        CommandError: The default folder, or a folder in it, is a link. A folder from someone else
-            could lead to any place this way.
+        CommandError: The default folder, or a folder in it, is a link, or one into which commands
+            write in the folder that `--output` names. A folder from someone else could lead to any
+            place this way.
     """
     output: Path | None = options.output
     if output is not None:
+        for place in (output / name for name in OUTPUT_SUBFOLDERS):
+            if place.is_symlink():
+                raise CommandError(f"{place} is a link: delete it, or choose another --output.")
         return output
     folder = get_analysis_folder(options.results)
     for place in (folder, *folder.glob("*")):
@@ -166,8 +171,9 @@ def open_output_folder(output: Path) -> Iterator[None]:
         output.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
+        place = error.filename2 or output  # what a complete file was to be renamed to
         raise CommandError(
-            f"{output}: cannot be written: {error.strerror}. Choose another --output."
+            f"{place}: cannot be written: {error.strerror}. Choose another --output."
         ) from error
 
 

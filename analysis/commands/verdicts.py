@@ -51,7 +51,6 @@ from parallax.analysis.verdicts.reproduction import ReproductionVerdict
 from parallax.harness.record.files import print_lines, write_text
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
-TABLES_FOLDER, FIGURES_FOLDER = "tables", "figures"
 THESIS_PAGE_NAME = "published-tables.md"
 FIGURE_FAMILIES = ("reproduction", "intervals", "verdicts", "ranks")  # families that need no curves
 _TABLE_FORMATS = {
@@ -64,7 +63,8 @@ _TABLE_FORMATS = {
 def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study verdicts`."""
     common.add_folder_arguments(parser)
-    text = f"also write tables of final scores as Markdown, CSV and LaTeX to {TABLES_FOLDER}/"
+    folder = common.TABLES_FOLDER
+    text = f"also write tables of final scores as Markdown, CSV and LaTeX to {folder}/"
     parser.add_argument("--tables", action="store_true", help=text)
     common.add_verdict_arguments(parser, has_intervals=True)
 
@@ -82,7 +82,7 @@ def run_study(options: argparse.Namespace) -> int:
     with common.open_output_folder(output):
         names = write_verdict_tables(output, verdicts)
         if options.tables:
-            names += write_score_tables(output / TABLES_FOLDER, verdicts, options.interval)
+            names += write_score_tables(output / common.TABLES_FOLDER, verdicts, options.interval)
     settled = verdicts.options
     lines = [
         f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
@@ -246,7 +246,7 @@ def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--panels", action="append", default=[], metavar=form, help=text)
     text = "print the names of figure families and draw nothing"
     parser.add_argument("--list", action="store_true", help=text)
-    text = f"folder for the figures (default: RESULTS/{ANALYSIS_FOLDER}/{FIGURES_FOLDER})"
+    text = f"folder for the figures (default: RESULTS/{ANALYSIS_FOLDER}/{common.FIGURES_FOLDER})"
     parser.add_argument("--output", type=Path, metavar="FOLDER", help=text)
     common.add_jobs_argument(parser)
     common.add_verdict_arguments(parser, has_intervals=True)
@@ -270,7 +270,7 @@ def run_figures(options: argparse.Namespace) -> int:
     loaded = common.load_results(options.results, prints_conflicts=True)
     results = study.judge_study(loaded, settings, options.interval)
     items = _make_figure_specs(results, only, choices)
-    output = options.output or common.choose_output_folder(options) / FIGURES_FOLDER
+    output = options.output or common.choose_output_folder(options) / common.FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
         draw_figures(drawn, output, options.jobs)

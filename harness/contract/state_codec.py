@@ -61,6 +61,13 @@ _BASES: dict[str, tuple[type[Any], ...]] = {
 }
 """Base types of the objects that can have a state of each kind."""
 
+_WORK_SETTINGS = (
+    *("batch_size", "gradient_steps", "gradient_steps_per_sample", "repetitions"),
+    *("epochs", "minibatches", "mini_batches"),
+)
+"""Ends of the names of settings by which one update takes any time or memory."""
+_WORK_SETTING_ENDS = tuple(name + end for name in _WORK_SETTINGS for end in ("", "']"))
+
 _BIT_GENERATORS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
@@ -221,6 +228,9 @@ class StateWriter:
         Raises:
             StateMismatchError: The state does not fit; the object may have been partly changed.
         """
+        # No training changes these, and nothing that is checked between updates limits them.
+        if type(live) in (int, float) and state != live and path.endswith(_WORK_SETTING_ENDS):
+            raise StateMismatchError(f"{path} is another number than {live}, which the run has")
         if not isinstance(state, dict):
             return state
         kind = state[_KIND]

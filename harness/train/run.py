@@ -173,9 +173,12 @@ class _RunAttempt:
                 reason: object = error
                 if not isinstance(error, ResumeError):
                     is_loaded = self.steps >= start.about["step"]
-                    if not is_loaded or checkpoints.list_numbers() != numbers:
+                    has_saved = checkpoints.list_numbers() != numbers
+                    # Numbers that are not finite may show only at the next evaluation.
+                    if not is_loaded or (has_saved and not isinstance(error, TrainingError)):
                         raise  # it has nothing to do with the checkpoint, or has saved another one
-                    reason = f"the training failed soon after it ({summarize_error(error)})"
+                    when = "later" if has_saved else "soon after it"
+                    reason = f"the training failed {when} ({summarize_error(error)})"
                 self.close()
                 self._add_note(f"Checkpoint {start.number} cannot be resumed from: {reason}.")
                 self._folder.discard_results()

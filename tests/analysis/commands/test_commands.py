@@ -127,6 +127,29 @@ def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_a_file_of_the_output_that_cannot_be_written_is_named(results, make_run, tmp_path, capsys):
+    make_run()
+    (tmp_path / "omnibus.csv").mkdir()
+    assert main(["study", "verdicts", str(results), "--output", str(tmp_path)]) == 2
+    words = f"{tmp_path / 'omnibus.csv'}: cannot be written: Is a directory. Choose another"
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(["study", "verdicts", "--tables"], "tables"), (["report", "--markdown"], "figures")],
+)
+def test_nothing_is_written_through_a_link_in_the_output(
+    words, name, results, make_run, tmp_path, capsys
+):
+    make_run()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    assert main([*words, str(results), "--output", str(tmp_path)]) == 2
+    assert f"{tmp_path / name} is a link: delete it, or" in capsys.readouterr().err
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 @pytest.mark.parametrize("method", ["t", "thesis", "bootstrap"])
 def test_every_method_is_named_in_table_and_files(results, make_run, tmp_path, method, capsys):
     for seed in range(2):

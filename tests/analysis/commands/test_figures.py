@@ -1,6 +1,6 @@
 import pytest
 
-from parallax.analysis.commands.verdicts import FIGURES_FOLDER
+from parallax.analysis.commands.common import FIGURES_FOLDER
 from parallax.analysis.figures import families
 from parallax.harness.cli.main import main
 

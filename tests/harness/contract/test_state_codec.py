@@ -1,6 +1,7 @@
 """Objects are serialized to plain values, which are loaded into equally constructed objects."""
 
 import collections
+import copy
 import dataclasses
 import enum
 import random
@@ -501,6 +502,28 @@ def test_a_root_that_would_be_replaced_is_refused(state):
 
     with pytest.raises(StateMismatchError, match=r"^net has another kind"):
         make_checkpointable({"net": Web()}).load_state({"net": state})
+
+
+NUMBER = {"kind": "number", "value": np.array(10**9)}
+
+
+@pytest.mark.parametrize("number", [10**9, -1, "x", None, NUMBER])
+def test_settings_of_an_updates_size_are_not_changed(number):
+    """One update with a batch of a billion transitions takes all memory."""
+    live = Web()
+    live.batch_size, live.cfg, live.updates = 256, {"gradient_steps": 1}, 0
+    state = StateReader().read(live)
+    for name, change in (
+        ("batch_size", lambda found: found.update(batch_size=number)),
+        ("gradient_steps", lambda found: found["cfg"]["pairs"][0].__setitem__(1, number)),
+    ):
+        changed = copy.deepcopy(state)
+        change(changed["attributes"])
+        with pytest.raises(StateMismatchError, match=rf"{name}.* is another number than"):
+            StateWriter().write(live, changed)
+    state["attributes"]["updates"] = 10**9
+    StateWriter().write(live, state)
+    assert (live.batch_size, live.cfg, live.updates) == (256, {"gradient_steps": 1}, 10**9)
 
 
 def make_optimizer(torch):

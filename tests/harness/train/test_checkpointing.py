@@ -243,9 +243,12 @@ class TestOddStarts:
                 assert "the training failed soon after it (can only concatenate str" in note
             shutil.rmtree(folder)
 
-    @pytest.mark.parametrize("is_altered", [False, True])
+    @pytest.mark.parametrize(
+        ("is_altered", "at", "resumed", "when"),
+        [(False, 50, 48, ""), (True, 50, 40, "soon after it"), (True, 75, None, "later")],
+    )
     def test_divergence_after_another_users_checkpoint_is_not_final(
-        self, is_altered, undisturbed, tmp_path
+        self, is_altered, at, resumed, when, undisturbed, tmp_path
     ):
         prepared, folder = a_run(tmp_path)
         go(prepared, folder, accident=fail, at=50)
@@ -257,14 +260,14 @@ class TestOddStarts:
             if errors:
                 raise errors.pop()
 
-        content = go(prepared, folder, accident=diverge_once, at=50)
+        content = go(prepared, folder, accident=diverge_once, at=at)
         if not is_altered:  # training again would end in the same way
             assert (
                 content["failure"] == "the policy has diverged" and (folder / "checkpoint").exists()
             )
             return
-        assert content["resumed_from"] == 40 and result(folder) == undisturbed
-        assert "failed soon after it (the policy has diverged)" in content["resume_notes"][1]
+        assert content["resumed_from"] == resumed and result(folder) == undisturbed
+        assert f"failed {when} (the policy has diverged)" in content["resume_notes"][1]
 
     @pytest.mark.parametrize(
         ("then", "now", "is_altered", "is_own"),
