@@ -31,7 +31,7 @@ from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.harness.record.files import print_lines, write_text
+from parallax.harness.record.files import print_lines, write_texts_atomically
 
 _BOOTSTRAP_SEED = 0  # always the same, so that the same runs give the same files
 MAX_PANELS = 64  # settings in the picture
@@ -79,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_tables(output: Path, table: str, text: str) -> list[str]:
-    write_text(output / "comparison.csv", table)
-    write_text(output / "comparison.md", text)
+    write_texts_atomically({output / "comparison.csv": table, output / "comparison.md": text})
     return [f"Table:   {output / 'comparison.csv'}", f"         {output / 'comparison.md'}"]
 
 

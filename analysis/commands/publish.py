@@ -60,7 +60,7 @@ from parallax.analysis.verdicts.level_checks import (
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.harness.record.files import UnusableError, print_lines, write_text
+from parallax.harness.record.files import UnusableError, print_lines, write_texts_atomically
 from parallax.harness.record.layout import PACKED_SUFFIX
 
 DPI = 150
@@ -128,9 +128,7 @@ def run(options: argparse.Namespace) -> int:
     with common.open_output_folder(folder):
         place = folder / study.file
         write_packed(found, place, anonymize=True)
-        for path, text in written.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, text)
+        write_texts_atomically(written)
         specs = (*study.figure_specs, *(one.figure_spec for one in study.ablations))
         drawn = draw_publication_figures(specs, folder / FIGURES, options.jobs)
         if options.html:

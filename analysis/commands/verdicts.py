@@ -48,7 +48,7 @@ from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.harness.record.files import print_lines, write_text
+from parallax.harness.record.files import print_lines, write_text, write_texts_atomically
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 THESIS_PAGE_NAME = "published-tables.md"
@@ -79,10 +79,11 @@ def run_study(options: argparse.Namespace) -> int:
     loaded = common.load_results(options.results)
     verdicts = study.judge_runs(loaded, requested)
     output = common.choose_output_folder(options)
+    texts = render_verdict_tables(output, verdicts)
+    if options.tables:
+        texts |= render_score_tables(output / common.TABLES_FOLDER, verdicts, options.interval)
     with common.open_output_folder(output):
-        names = write_verdict_tables(output, verdicts)
-        if options.tables:
-            names += write_score_tables(output / common.TABLES_FOLDER, verdicts, options.interval)
+        write_texts_atomically(texts)
     settled = verdicts.options
     lines = [
         f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
@@ -99,7 +100,7 @@ def run_study(options: argparse.Namespace) -> int:
         lines.append(f"{describe_bottom_score(verdicts)}:")
         lines += [f"  {line}" for line in (*changes, *summary)]
     lines += [*loaded.conflicts, *common.format_unused(loaded)]
-    print_lines([*lines, f"Tables: {len(names)} files in {output}"])
+    print_lines([*lines, f"Tables: {len(texts)} files in {output}"])
     return 0
 
 
@@ -162,19 +163,15 @@ def summarize_verdicts(verdicts: study.StudyVerdicts) -> list[str]:
     return lines
 
 
-def write_score_tables(folder: Path, verdicts: study.StudyVerdicts, interval: str) -> list[Path]:
-    """Write final scores in the layout of the thesis: a table per study, algorithm and variant.
-
-    Returns:
-        The paths of the files.
-    """
-    folder.mkdir(exist_ok=True)
-    paths = []
-    for table in make_score_tables(verdicts, interval):
-        for suffix, convert in _TABLE_FORMATS.items():
-            paths.append(folder / f"{table.name}.{suffix}")
-            write_text(paths[-1], convert(table))
-    return paths
+def render_score_tables(
+    folder: Path, verdicts: study.StudyVerdicts, interval: str
+) -> dict[Path, str]:
+    """Return final scores in the layout of the thesis, by path: per study, algorithm, variant."""
+    return {
+        folder / f"{table.name}.{suffix}": convert(table)
+        for table in make_score_tables(verdicts, interval)
+        for suffix, convert in _TABLE_FORMATS.items()
+    }
 
 
 def _format_verdict_counts(words: Sequence[str]) -> str:
@@ -183,12 +180,10 @@ def _format_verdict_counts(words: Sequence[str]) -> str:
     return f"{', '.join(parts)} of {len(words)}" if words else "nothing to compare"
 
 
-def write_verdict_tables(output: Path, verdicts: study.StudyVerdicts) -> list[Path]:
-    """Write a table for each question and for each other analysis; return their paths."""
+def render_verdict_tables(output: Path, verdicts: study.StudyVerdicts) -> dict[Path, str]:
+    """Return a table for each question and for each other analysis, by path."""
     tables = make_verdict_tables(verdicts)
-    for name, table in tables.items():
-        write_text(output / name, table_to_csv(table))
-    return [output / name for name in tables]
+    return {output / name: table_to_csv(table) for name, table in tables.items()}
 
 
 def add_thesis_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,8 +212,10 @@ def run_thesis(options: argparse.Namespace) -> int:
         )
     lines = [*summarize_verdicts(verdicts), f"Page:  {options.output / THESIS_PAGE_NAME}"]
     if options.tables:
+        tables = render_verdict_tables(options.tables, verdicts)
         with common.open_output_folder(options.tables):
-            lines += [f"Table: {path}" for path in write_verdict_tables(options.tables, verdicts)]
+            write_texts_atomically(tables)
+        lines += [f"Table: {path}" for path in tables]
     if options.figures:
         found = families.make_family_figure_specs(
             study.results_from_published(verdicts), FIGURE_FAMILIES

@@ -228,22 +228,23 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_texts_atomically(texts: Mapping[Path, str]) -> None:
-    """Write several files, making folders as needed: all of them, or none.
+    """Write several UTF-8 files, making folders as needed: all of them, or none.
 
     Raises:
         OSError: One cannot be written; what was written before is undone.
     """
     undo: list[Callable[[], None]] = []
     for path in texts:
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a device may have no end
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if path.exists() and not path.is_file():  # a device may have no end
+            text = "it is a folder" if path.is_dir() else "it is no regular file"
+            raise OSError(errno.EINVAL, text, str(path), None, str(path))
     try:
         for path, text in texts.items():
             for folder in reversed([f for f in path.parents if not f.exists()]):
                 folder.mkdir()
                 undo.append(folder.rmdir)
             undo.append(_make_restore(path))
-            write_atomically(path, make_bytes_writer(text.encode()))
+            write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
     except BaseException:
         for step in reversed(undo):
             step()

@@ -127,12 +127,14 @@ def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_a_file_of_the_output_that_cannot_be_written_is_named(results, make_run, tmp_path, capsys):
+def test_all_tables_are_written_or_none(results, make_run, tmp_path, capsys):
     make_run()
-    (tmp_path / "omnibus.csv").mkdir()
-    assert main(["study", "verdicts", str(results), "--output", str(tmp_path)]) == 2
-    words = f"{tmp_path / 'omnibus.csv'}: cannot be written: Is a directory. Choose another"
+    output = tmp_path / "output"
+    (output / "omnibus.csv").mkdir(parents=True)
+    assert main(["study", "verdicts", str(results), "--output", str(output)]) == 2
+    words = f"{output / 'omnibus.csv'}: cannot be written: it is a folder. Choose another"
     assert words in capsys.readouterr().err
+    assert [path.name for path in output.iterdir()] == ["omnibus.csv"]
 
 
 @pytest.mark.parametrize(

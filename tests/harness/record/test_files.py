@@ -16,11 +16,10 @@ from parallax.harness.record.run_json import Name
 
 
 def test_files_written_before_a_failure_are_rolled_back(tmp_path):
-    old, new, no_file = tmp_path / "old", tmp_path / "made" / "new", tmp_path / "is_a_folder"
+    old, new, beyond = tmp_path / "old", tmp_path / "made" / "new", tmp_path / ("x" * 300)
     old.write_text("before")
-    no_file.mkdir()
-    with pytest.raises(IsADirectoryError):
-        files.write_texts_atomically({old: "after", new: "after", no_file: "after"})
+    with pytest.raises(OSError, match="File name too long"):
+        files.write_texts_atomically({old: "after", new: "after", beyond / "file": "after"})
     assert old.read_text() == "before"
     assert not new.exists() and not new.parent.exists()
     files.write_texts_atomically({old: "after", new: "after"})
