@@ -511,7 +511,7 @@ NUMBER = {"kind": "number", "value": np.array(10**9)}
 def test_settings_of_an_updates_size_are_not_changed(number):
     """One update with a batch of a billion transitions takes all memory."""
     live = Web()
-    live.batch_size, live.cfg, live.updates = 256, {"gradient_steps": 1}, 0
+    live.batch_size, live.cfg, live.minibatches = 256, {"gradient_steps": 1}, 0
     state = StateReader().read(live)
     for name, change in (
         ("batch_size", lambda found: found.update(batch_size=number)),
@@ -521,9 +521,9 @@ def test_settings_of_an_updates_size_are_not_changed(number):
         change(changed["attributes"])
         with pytest.raises(StateMismatchError, match=rf"{name}.* is another number than"):
             StateWriter().write(live, changed)
-    state["attributes"]["updates"] = 10**9
+    state["attributes"]["minibatches"] = 10**9
     StateWriter().write(live, state)
-    assert (live.batch_size, live.cfg, live.updates) == (256, {"gradient_steps": 1}, 10**9)
+    assert (live.batch_size, live.cfg, live.minibatches) == (256, {"gradient_steps": 1}, 10**9)
 
 
 def make_optimizer(torch):
