@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ class RankingVerdict:
     chance: ranks.SameOrderChance
     left_out: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def versions(self) -> str:
         """Sentence on packages of which runs have several versions; empty if none."""
         groups = (group for one in self.rankings for group in one.groups)

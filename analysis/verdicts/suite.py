@@ -374,8 +374,10 @@ def judge_all_alike(
         learning: Which frameworks have learned in which settings; None to assume that all have.
     """
     learned = _collect_learned(learning or ())
-    tasks = {suite.key: suite.tasks for suite in suites}
-    runs: dict[tuple[str, str, str, str, str], list[CompletedRun]] = collections.defaultdict(list)
+    of_suites = {suite.key: suite for suite in suites}
+    runs: dict[tuple[str, str, str, str, str], dict[str, tuple[CompletedRun, ...]]] = (
+        collections.defaultdict(dict)
+    )
     found: dict[tuple[str, str, str, str, str], list[tuple[str, str, float]]] = (
         collections.defaultdict(list)
     )
@@ -384,8 +386,7 @@ def judge_all_alike(
     for item in pairs:
         place = *item.cell.suite_key, item.cell.env
         found[place].append((item.first.framework, item.second.framework, item.p_equivalence))
-        runs[place] += [*item.first.runs, *item.second.runs]
-    versions = {suite.key: suite.versions for suite in suites}
+        runs[place] |= {side.framework: side.runs for side in (item.first, item.second)}
     verdicts = []
     for key, members in sorted(found.items()):
         names = tuple(sorted({name for one, two, _ in members for name in (one, two)}))
@@ -394,11 +395,15 @@ def judge_all_alike(
         word = statements.EQUIVALENT if p < options.alpha else statements.INCONCLUSIVE
         needed = {
             (*key[:4], task, name)
-            for task in ((key[4],) if key[4] else tasks[key[:4]])
+            for task in ((key[4],) if key[4] else of_suites[key[:4]].tasks)
             for name in names
         }
         if word == statements.EQUIVALENT and learning is not None and not needed <= learned:
             word = EQUIVALENT_UNLEARNED
-        note = describe_result_versions(runs[key]) if key[4] else versions[key[:4]]
-        verdicts.append(AllAlikeVerdict(*key, names, p, word, note))
+        versions = (
+            describe_result_versions(itertools.chain(*runs[key].values()))
+            if key[4]
+            else of_suites[key[:4]].versions
+        )
+        verdicts.append(AllAlikeVerdict(*key, names, p, word, versions))
     return tuple(verdicts)

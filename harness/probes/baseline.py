@@ -36,6 +36,8 @@ MAX_LISTED_CHANGES = 5
 LISTED = re.compile(r", not (-?[\d.]|\[|nan|-?inf)")
 """An entry of a description that lists numbers; others are words."""
 
+_KNOWN_PROBES = {probe.name: probe for probe in PROBES}
+
 OTHER_NUMBERS = "as before, with other numbers"
 """End of the description of an answer of which only the numbers changed."""
 
@@ -61,10 +63,9 @@ def parse_report(content: Mapping[str, Any]) -> ProbeReport:
         ValueError: The content is damaged, or an answer contradicts its own numbers.
     """
     report = report_from_dict(content)
-    known = {probe.name: probe for probe in PROBES}
     for result in report.results:
-        if result.probe in known:
-            _check_comparisons(known[result.probe], result)
+        if result.probe in _KNOWN_PROBES:
+            _check_comparisons(_KNOWN_PROBES[result.probe], result)
     return report
 
 
@@ -88,16 +89,15 @@ def _check_comparisons(probe: Probe, result: ProbeResult) -> None:
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:
     """Return the stored report with its answers replaced by new ones, in the catalogue's order."""
     old = {result.probe: result for result in stored.results}
-    known = {probe.name: probe for probe in PROBES}
     for result in report.results:
         if result.probe in old:
             answers = {**old[result.probe].answers, **result.answers}
-            probe = known.get(result.probe)
+            probe = _KNOWN_PROBES.get(result.probe)
             groups = group_answers(probe, answers) if probe else result.groups
             old[result.probe] = dataclasses.replace(result, answers=answers, groups=groups)
         else:
             old[result.probe] = result
-    results = tuple(old[name] for name in dict.fromkeys((*known, *old)) if name in old)
+    results = tuple(old[name] for name in dict.fromkeys((*_KNOWN_PROBES, *old)) if name in old)
     versions = {**stored.versions, **report.versions}
     return dataclasses.replace(report, results=results, versions=versions)
 
@@ -169,7 +169,7 @@ def describe_change(result: ProbeResult, before: ProbeAnswer, after: ProbeAnswer
 def _is_unchanged(name: str, before: ProbeAnswer, after: ProbeAnswer) -> bool:
     if np.array_equal(before.value, after.value, equal_nan=True):
         return True
-    probe = next((known for known in PROBES if known.name == name), None)
+    probe = _KNOWN_PROBES.get(name)
     if probe is None:
         return False
     looser = dataclasses.replace(probe, tolerance=max(CHANGE_TOLERANCE, probe.tolerance))

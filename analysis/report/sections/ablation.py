@@ -202,15 +202,14 @@ def _make_ablation_row(effect: InterventionEffect, item: AblationVerdict) -> Abl
         f"{effect.changed.requested}/{effect.changed.completed}/{effect.changed.n}, "
         f"{format_count(effect.result.n, 'pair')}{_format_runs_at_maximum(effect.changed)}",
         "" if total is None else f"{total:+.4g}",
-        _describe_single_effects(names, item) if len(names) > 1 else "",
+        _describe_single_effects(item.list_part_effects(effect)) if len(names) > 1 else "",
     )
 
 
-def _describe_single_effects(names: Sequence[str], item: AblationVerdict) -> str:
-    known = {single.name: single.verdict for single in item.single_effects}
-    if not all(name in known for name in names):
+def _describe_single_effects(parts: Sequence[InterventionEffect]) -> str:
+    if not parts:
         return ""
-    decided = sum(known[name] == CHANGES for name in names)
+    decided = sum(part.verdict == CHANGES for part in parts)
     return f", of which {decided or 'none'} {'has' if decided < 2 else 'have'} an effect alone"
 
 
@@ -487,8 +486,10 @@ def format_ablation(item: AblationVerdict) -> list[str]:
         )
     for effect in item.effects:
         lines.append(f"  {_format_effect(effect)}{format_caveats(effect)}")
-        if effect in item.joint_effects and (total := item.sum_single_effects(effect)) is not None:
-            sizes = format_range(part.result.n for part in item.list_part_effects(effect))
+        parts = item.list_part_effects(effect) if effect in item.joint_effects else []
+        if parts:
+            total = sum(part.result.difference for part in parts)
+            sizes = format_range(part.result.n for part in parts)
             lines.append(f"    Its parts alone add up to {total:+.4g} ({sizes} pairs of seeds).")
         lines += [
             f"    {_format_gap_share(other, share)}" for other, share in effect.shares.items()

@@ -18,7 +18,7 @@ from parallax.analysis.figures.figure_spec import MissingFigure
 from parallax.analysis.labels import (
     LIBRARY_DEFAULTS,
     MISSING,
-    find_own_parts,
+    find_common_parts,
     format_count,
     format_ranges,
     get_label,
@@ -26,6 +26,7 @@ from parallax.analysis.labels import (
     group_items,
     shorten_run_path,
     sort_recipes,
+    split_variant,
 )
 from parallax.analysis.report import tables
 from parallax.analysis.report.document import Block, Code, Grid, Link, Listing, Strong, Words
@@ -266,10 +267,25 @@ def describe_equal_runs(loaded: LoadedRuns) -> str:
 
 
 def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[CountRow]:
-    """Return a row for each setting and framework: runs planned, requested, completed and used.
+    """Return a row for each setting and framework: runs planned, requested, completed and used."""
+    names = _list_count_columns(grid)
+    return [
+        {
+            **{field: getattr(cell, field) for field in _CELL_FIELDS},
+            "framework": framework,
+            **{name: counter[name] for name in names},
+        }
+        for (cell, framework), counter in _count_runs(loaded, grid).items()
+    ]
 
-    A grid names no studies and variants. Planned runs stand in the row of their setting if it was
-    run in one study and variant, and in a row of their own otherwise.
+
+def _count_runs(
+    loaded: LoadedRuns, grid: StudyGrid | None
+) -> dict[_CountKey, collections.Counter[str]]:
+    """Return the counts of each setting and framework, in the order of tables.
+
+    A grid names no studies and variants. Planned runs are counted where their setting was run if
+    that is one study and variant, and on their own otherwise.
     """
     found: dict[_CountKey, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for item in loaded.folders:
@@ -278,8 +294,12 @@ def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Co
         counter["completed"] += isinstance(item, CompletedRun) or item.completed
         counter["used"] += isinstance(item, CompletedRun)
     if grid:
+        keys = group_items(found, lambda key: (key[0].algorithm, key[0].env, key[0].hps, key[1]))
         for setting, count in collections.Counter(run.setting for run in grid.runs).items():
-            found[_find_planned_row(setting, list(found), grid)][_GRID_COLUMN] += count
+            algorithm, env, hps, framework = setting
+            place: _CountKey = StudyCell(grid.name, env, algorithm, hps, ""), framework
+            own = keys.get((algorithm, env, hps, framework), [])
+            found[own[0] if len(own) == 1 else place][_GRID_COLUMN] += count
     order = sorted(
         found,
         key=lambda key: (
@@ -287,25 +307,7 @@ def count_runs_by_setting(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Co
             *(get_recipe_order(key[0].hps), key[0].variant, get_label(key[1]).lower()),
         ),
     )
-    return [
-        {
-            **{field: str(getattr(cell, field)) for field in _CELL_FIELDS},
-            "framework": framework,
-            **{name: found[cell, framework][name] for name in _list_count_columns(grid)},
-        }
-        for cell, framework in order
-    ]
-
-
-def _find_planned_row(
-    setting: tuple[str, ...], keys: Sequence[_CountKey], grid: StudyGrid
-) -> _CountKey:
-    """Return the row in which the planned runs of a setting are counted."""
-    algorithm, env, hps, framework = setting
-    own = [
-        (cell, name) for cell, name in keys if (cell.algorithm, cell.env, cell.hps, name) == setting
-    ]
-    return own[0] if len(own) == 1 else (StudyCell(grid.name, env, algorithm, hps, ""), framework)
+    return {key: found[key] for key in order}
 
 
 def _list_count_columns(grid: StudyGrid | None) -> list[str]:
@@ -318,17 +320,14 @@ def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
     Recipes that only their own framework ran are combined. Studies and variants have a column where
     they are several.
     """
-    counts = count_runs_by_setting(loaded, grid)
-    users: dict[StudyCell, set[str]] = collections.defaultdict(set)
-    for row in counts:
-        users[_get_cell(row)].add(str(row["framework"]))
-    rows: dict[StudyCell, list[CountRow]] = {}
-    for row in counts:
-        cell = _get_cell(row)
-        if users[cell] == {cell.hps}:
-            cell = dataclasses.replace(cell, hps=LIBRARY_DEFAULTS)
-        rows.setdefault(cell, []).append(row)
-    settings = [_describe_variant(cell, list(rows)) for cell in rows]
+    counts = _count_runs(loaded, grid)
+    users = group_items(counts, lambda key: key[0])
+    rows: dict[StudyCell, dict[str, collections.Counter[str]]] = {}
+    for (cell, framework), counter in counts.items():
+        is_own = len(users[cell]) == 1 and framework == cell.hps
+        place = dataclasses.replace(cell, hps=LIBRARY_DEFAULTS) if is_own else cell
+        rows.setdefault(place, {})[framework] = counter
+    settings = _describe_variants(list(rows), loaded)
     names = _list_count_columns(grid)
     cells = tuple(
         (
@@ -336,8 +335,8 @@ def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
             cell.env,
             cell.hps,
             *([setting or MISSING] if any(settings) else []),
-            ", ".join(sorted((get_label(str(row["framework"])) for row in own), key=str.lower)),
-            *(str(sum(int(row[name]) for row in own)) for name in names),
+            ", ".join(sorted(map(get_label, own), key=str.lower)),
+            *(str(sum(counter[name] for counter in own.values())) for name in names),
         )
         for (cell, own), setting in zip(rows.items(), settings, strict=True)
     )
@@ -347,17 +346,18 @@ def make_counts_grid(loaded: LoadedRuns, grid: StudyGrid | None) -> Grid:
     return Grid((*headings, *names), cells)
 
 
-def _get_cell(row: CountRow) -> StudyCell:
-    return StudyCell(**{field: str(row[field]) for field in _CELL_FIELDS})
-
-
-def _describe_variant(cell: StudyCell, cells: Sequence[StudyCell]) -> str:
-    """Return what distinguishes a setting from others of its algorithm and task."""
-    parts = find_own_parts(
-        cell, [one for one in cells if (one.algorithm, one.env) == (cell.algorithm, cell.env)]
-    )
-    study = [f"study {cell.study}"] if len({one.study for one in cells}) > 1 else []
-    return ", ".join(filter(None, (*study, *parts)))
+def _describe_variants(cells: Sequence[StudyCell], loaded: LoadedRuns) -> list[str]:
+    """Return what distinguishes each setting from those that were run on its algorithm and task."""
+    run = group_items(loaded.cells, lambda cell: (cell.algorithm, cell.env))
+    common = {key: find_common_parts(own) for key, own in run.items()}
+    is_one_study = len({cell.study for cell in loaded.cells}) == 1
+    found = []
+    for cell in cells:
+        shared = common.get((cell.algorithm, cell.env), [])
+        parts = [part for part in split_variant(cell.variant) if part not in shared]
+        study = [] if is_one_study else [f"study {cell.study}"]
+        found.append(", ".join(filter(None, (*study, *parts))))
+    return found
 
 
 def describe_unused_runs(loaded: LoadedRuns, grid: StudyGrid | None) -> list[Words]:

@@ -408,3 +408,15 @@ def test_planned_runs_have_their_own_row_if_variants_differ(tmp_path, writer):
         (own, "gamma=0.9", 0, 2),
         ("torchrl", "", 4, 0),
     ]
+
+
+def test_planned_runs_alone_add_no_column_of_settings(tmp_path, writer):
+    writer(tmp_path, variant="gamma=0.9")
+    loaded = load_runs(tmp_path)
+    cell, framework = loaded.folders[0].id.cell, loaded.folders[0].id.framework
+    planned = {
+        RequestedRun(cell.algorithm, env, cell.hps, framework, 0) for env in (cell.env, "Other-v1")
+    }
+    grid = make_counts_grid(loaded, StudyGrid("plan", Path("plan.yaml"), frozenset(planned)))
+    assert "settings" not in grid.heads
+    assert [row[1::3] for row in grid.rows] == [(cell.env, "1", "1"), ("Other-v1", "1", "0")]
