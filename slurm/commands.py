@@ -81,7 +81,7 @@ def _add_yes_argument(parser: argparse.ArgumentParser) -> None:
 
 def _check_folder(text: str) -> Path:
     """Return a folder given on the command line, for argparse."""
-    if not Path(text).is_dir():
+    if not text or not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder: name one with results")
     return Path(text)
 

@@ -168,6 +168,8 @@ def _check_places(folder: Path, readme: Path | None) -> None:
         if place.exists() and not place.is_file():  # reading a pipe would not end
             raise common.CommandError(f"{place} is no regular file: name another one.")
     for place in (folder / TABLES, folder / FIGURES):
+        if place.is_symlink():  # somebody else's folder could lead to any place this way
+            raise common.CommandError(f"{place} is a link: delete it, or give another folder.")
         if place.exists() and not place.is_dir():
             raise common.CommandError(f"{place} is no folder: give another folder than {folder}.")
     written = [folder, folder / TABLES, folder / FIGURES, *([readme.parent] if readme else [])]

@@ -30,7 +30,7 @@ from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.mutation import judge_mutation
 from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
-from parallax.harness.record.files import make_number_parser, print_lines, write_text
+from parallax.harness.record.files import make_number_parser, print_lines, write_texts_atomically
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
@@ -55,10 +55,10 @@ def _write_results(
     Raises:
         CommandError: There is nowhere to write.
     """
-    files = [output / name for name in tables]
+    texts = {output / name: rows_to_csv(rows) for name, rows in tables.items()}
+    files = [*texts]
     with common.open_output_folder(output):
-        for path, rows in zip(files, tables.values(), strict=True):
-            write_text(path, rows_to_csv(rows))
+        write_texts_atomically(texts)
         for figure in figures:
             for kind, content in render_figure(figure).items():
                 files.append(output / f"{figure.name}.{kind}")
@@ -119,9 +119,10 @@ def run_mutation(options: argparse.Namespace) -> int:
     found = [
         judge_mutation(setting, as_published_code=options.as_published_code) for setting in settings
     ]
-    folder = options.results if options.results.is_dir() else options.results.parent
+    if not options.results.is_dir():
+        options.results = options.results.parent
     _write_results(
-        options.output or folder / ANALYSIS_FOLDER,
+        common.choose_output_folder(options),
         {MUTATION_TABLE: [row for item in found for row in make_mutation_rows(item)]},
         (),
         [line for item in found for line in format_mutation_table(item)],

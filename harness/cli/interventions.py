@@ -29,7 +29,7 @@ from parallax.harness.interventions.user_faults import (
     list_fault_names,
     supports_algorithm,
 )
-from parallax.harness.record.files import parse_seed
+from parallax.harness.record.files import make_number_parser, parse_seed
 
 CHANGES, MUTANTS, USER_FAULTS = "changes", "mutants", "user-faults"
 _EPILOG = """\
@@ -78,9 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = "(default: %(default)s)"
     study("--hps", metavar="RECIPE", default="original", help=f"recipe of the healthy runs {shown}")
     text = f"environment steps of the healthy runs {shown}"
-    study("--steps", type=int, metavar="N", default=50000, help=text)
+    steps, values = make_number_parser(1, 2**53), make_number_parser(1, 1000)
+    study("--steps", type=steps, metavar="N", default=50000, help=text)
     text = f"values drawn for each operator {shown}"
-    study("--values", type=int, metavar="N", default=5, help=text)
+    study("--values", type=values, metavar="N", default=5, help=text)
     text = f"random seed of values {shown}"
     study("--seed", type=parse_seed, metavar="N", default=0, help=text)
 

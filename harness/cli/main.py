@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -402,9 +403,20 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
     for action in parser._actions:
         if not action.option_strings and not action.metavar:
             action.metavar = action.dest.upper()  # as help texts refer to it
+        if action.type is Path:
+            action.type = parse_path
     defaults = {action.dest: action.default for action in parser._actions}
     parser.set_defaults(option_defaults=defaults)
     return parser
+
+
+def parse_path(text: str) -> Path:
+    """Return a path; an empty one, such as that of an unset variable, is the current folder."""
+    import argparse
+
+    if not text:
+        raise argparse.ArgumentTypeError("names nothing: give a path, or . for the current folder")
+    return Path(text)
 
 
 def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallax.harness.cli.arguments import add_file_argument, add_trust_argument, write_output_files
+from parallax.harness.cli.arguments import (
+    add_file_argument,
+    add_trust_argument,
+    check_output_folders,
+    write_output_files,
+)
 from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.data_files import check_unique
 from parallax.harness.contract.fields import SpecError
@@ -74,6 +79,8 @@ def run_test(options: argparse.Namespace) -> int:
 
     test_options = MutationTestOptions(replay=options.replay_configurations, seed=options.seed)
     studies = find_mutation_studies(options.results)
+    output = options.output or options.results / MUTATION_FILE
+    check_output_folders([output])
     if (pairs := 3 * sum(study.count_pairs() for study in studies)) > MAX_PAIRS:
         raise SpecError(f"{options.results}: {pairs:,} pairs, at most {MAX_PAIRS:,}: name a study.")
     readings = [read_run(folder) for study in studies for folder in study.folders]
@@ -86,7 +93,6 @@ def run_test(options: argparse.Namespace) -> int:
     play = joblib.delayed(_play_study)
     jobs = min(options.jobs, len(studies))
     outcomes = joblib.Parallel(jobs)(play(study, test_options) for study in studies)
-    output = options.output or options.results / MUTATION_FILE
     content = {
         "schema": SCHEMA,
         "replay": test_options.replay,
@@ -144,6 +150,9 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_detectors(options: argparse.Namespace) -> int:
     """Print which detector notices which mutant."""
+    if options.training_seconds < 0 or math.isinf(options.training_seconds):
+        raise SpecError(f"--training-seconds {options.training_seconds}: give 0 or more seconds.")
+    check_output_folders([options.conformance, options.output, options.figure])
     probed = _read_probe_verdicts(options.mutants)
     runs, unused, versions = (
         detectors.read_setting_runs(options.results) if options.results else ({}, {}, "")

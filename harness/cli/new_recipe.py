@@ -15,7 +15,12 @@ from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
 from parallax.harness.contract.recipes import find_recipe_files, read_recipe
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import (
+    DECODE_ERRORS,
+    escape_unprintable,
+    print_lines,
+    write_texts_atomically,
+)
 
 _NO_COUNTERPART = "no counterpart here"
 _NO_LITERAL = object()
@@ -106,10 +111,9 @@ def run(options: argparse.Namespace) -> int:
             recipe: f"{head}\n{format_recipe(found)}",
         }
     )
-    print(f"Written: {recipe}")
-    if lines:
-        print("Left out:", *lines, sep="\n")
-    print(f"Next: {_format_train_command(options, found.overrides)}")
+    omitted = ["Left out:", *lines] if lines else []
+    following = f"Next: {_format_train_command(options, found.overrides)}"
+    print_lines([f"Written: {recipe}", *omitted, following])
     return 0
 
 
@@ -120,7 +124,8 @@ def format_recipe(found: TranslatedRecipe) -> str:
         origin = f"  # {found.origins[name]}" if name in found.origins else ""
         lines.append(f"{name}: {_format_yaml_value(value)}{origin}")
     lines += [f"# left out: {name} ({reason})" for name, reason in found.untranslated.items()]
-    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+    # YAML ends a comment at more characters than Python ends a line at.
+    return "\n".join(map(escape_unprintable, lines)) + "\n"
 
 
 def _format_yaml_value(value: Any) -> str:
@@ -196,12 +201,15 @@ class _EntryTranslator:
         if "temperature_learning_rate" in self._values:  # SAC calls the temperature ent_coef
             special = {**special, "ent_coef": self._translate_temperature}
         for name, value in self._entry.items():
-            if name in special:
-                reason = special[name](name, value)
-            elif name in _FIELDS:
-                reason = self._set(_FIELDS[name], name, value)
-            else:
-                reason = _NO_COUNTERPART
+            try:
+                if name in special:
+                    reason = special[name](name, value)
+                elif name in _FIELDS:
+                    reason = self._set(_FIELDS[name], name, value)
+                else:
+                    reason = _NO_COUNTERPART
+            except DECODE_ERRORS:  # such as `lin_1.2.3`, or a list as the key of a dictionary
+                reason = "it cannot be read"
             if reason:
                 self._untranslated[f"{_shorten_entry(str(name))}: {_shorten_entry(str(value))}"] = (
                     reason

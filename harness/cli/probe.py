@@ -11,6 +11,7 @@ from parallax.harness.cli.arguments import (
     add_file_argument,
     add_frameworks_argument,
     add_level_arguments,
+    add_names_argument,
     add_probe_argument,
     check_output_folders,
     check_used_options,
@@ -121,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--environments", nargs="?", const="", metavar="MODULE:CLASS", help=text)
     text = "with --environments: measure these releases of gymnasium, each in a virtual "
     text += "environment that is built and cached"
-    group.add_argument("--releases", metavar="A,B", help=text)
+    add_names_argument(group, "--releases", text)
 
 
 def check_options(options: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from parallax.harness.contract.adapter_discovery import list_usable_frameworks, 
 from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
+from parallax.harness.contract.packages import parse_version
 from parallax.harness.environment_probes import page
 from parallax.harness.environment_probes.answers import (
     FAILED,
@@ -190,7 +191,8 @@ def run_releases(options: argparse.Namespace) -> int:
     """Measure releases of gymnasium, print what changed between them and store the answers."""
     libraries = select_libraries(["gymnasium"])
     history: dict[str, EnvironmentReport] = {}
-    for release in options.releases.split(","):
+    for release in options.releases:
+        parse_version(release)
         requirements = [f"gymnasium=={release}"]
         if release.startswith(("0.27", "0.28")):
             requirements += _OLD_REQUIREMENTS

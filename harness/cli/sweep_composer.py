@@ -31,6 +31,7 @@ from parallax.harness.cli.hydra_app import (
 )
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
+from parallax.harness.record.files import write_texts_atomically
 
 SUBSTITUTED_GROUPS = ("framework", "env")
 SEED_KEY = "seed"
@@ -336,6 +337,9 @@ class SweepLauncher(Launcher):
         specs, results_dir = compose_sweep_specs(
             self._context.config_loader, self._config, job_overrides
         )
+        if folder := self._config.hydra.sweep.dir:
+            text = OmegaConf.to_yaml(self._config)
+            write_texts_atomically({Path(folder) / "multirun.yaml": text})
         self.launch_runs(specs, results_dir)
         return [
             JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)

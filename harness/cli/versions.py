@@ -208,7 +208,7 @@ def run_bisection(options: argparse.Namespace) -> int:
         history = measurement.measure(version, progress)
         failures = list_failures(history, version, [name])
         if failures:
-            print(f"{version} is omitted: {failures[0]}")
+            print_lines([f"{version} is omitted: {failures[0]}"])
             return None
         result = next(r for r in history.report.results if r.probe == name)
         return describe_change(result, result.answers[versions[0]], result.answers[version])
@@ -222,7 +222,7 @@ def run_bisection(options: argparse.Namespace) -> int:
         print(f"{name}: {versions[-1]} answers as {versions[0]}.")
     else:
         words = describe(found[1]) or [""]
-        print(f"{name} changed from {found[0]} to {found[1]}: {words[0]}")
+        print_lines([f"{name} changed from {found[0]} to {found[1]}: {words[0]}"])
     print(f"{len(measured)} of {len(versions)} releases were measured.")
     return 0
 

@@ -23,6 +23,7 @@ from parallax.harness.contract.adapter import (
     check_weights_fit,
 )
 from parallax.harness.contract.events import (
+    EnvStep,
     EpisodeEnd,
     EvaluationResult,
     PolicyAttached,
@@ -127,6 +128,7 @@ class TrainingMonitor:
             checkpoint_manager: Saves and loads the state of the training; None for no checkpoints.
         """
         self.events = TrainingEvents()
+        self.events.subscribe(EnvStep, self._check_step_is_due)
         self._spec = spec = prepared.spec
         self._scheduled_steps = prepared.native.total_steps
         self._layers = collect_layers(prepared.interventions)
@@ -168,15 +170,9 @@ class TrainingMonitor:
         self.events.publish(PolicyAttached(policy, weights))
 
     def safe_point(self) -> None:
-        """Save the state of the training if that is due; the first call may load one.
-
-        Raises:
-            TrainingError: It takes more steps than are due: a checkpoint's counter was altered.
-        """
+        """Save the state of the training if that is due; the first call may load one."""
         if self.checkpoint_manager:
             self.checkpoint_manager.safe_point()
-        if self.steps > self._scheduled_steps:
-            self.finish(self._scheduled_steps)
 
     def _make_checkpoint_parts(self, adapter: Checkpointable | None) -> dict[str, CheckpointPart]:
         """Return all parts of the training's state, in the order in which they are loaded."""
@@ -261,13 +257,21 @@ class TrainingMonitor:
             TrainingError: Upstream took another number of steps than was scheduled.
         """
         if self.steps != scheduled_steps:
-            resumed = self.checkpoint_manager and self.checkpoint_manager.has_resumed
-            remedy = "; delete the run's folder `checkpoint/`, from which it resumed"
-            raise TrainingError(
-                f"upstream took {self.steps} environment steps where {scheduled_steps} were due"
-                f"{remedy if resumed else ''}"
-            )
+            raise self._make_steps_error(f"{self.steps} environment steps", scheduled_steps)
         self.events.publish(TrainingEnd())
+
+    def _check_step_is_due(self, step: EnvStep) -> None:
+        """Refuse a step after the last one: no safe point may follow.
+
+        A checkpoint holds upstream's counters, such as how many steps it takes between two updates.
+        """
+        if self.steps >= self._scheduled_steps:
+            raise self._make_steps_error("more environment steps", self._scheduled_steps)
+
+    def _make_steps_error(self, taken: str, due: int) -> TrainingError:
+        resumed = self.checkpoint_manager and self.checkpoint_manager.has_resumed
+        remedy = "; delete the run's folder `checkpoint/`, from which it resumed" if resumed else ""
+        return TrainingError(f"upstream took {taken} where {due} were due{remedy}")
 
 
 def record_run_events(folder: RunFolder, events: TrainingEvents) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange
+from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.versions.figures import BugLifetime, draw_history, list_bug_lifetimes
 from parallax.harness.versions.history import (
@@ -31,6 +32,7 @@ TRAININGS_FILE = "trainings.parquet"
 """Packed runs with and without bugs, in the folder of the histories."""
 COMMANDS_FILE = "trainings.sh"
 """The commands of these runs."""
+_MAX_COMMANDS_BYTES = 2**20
 MAX_CELL_CHARACTERS = 220
 _INTRODUCTION = """\
 # A history of PPO, SAC, TD3 and DQN in six libraries
@@ -155,13 +157,20 @@ def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, 
     if not drawn:
         raise SpecError(f"{folder} holds no FRAMEWORK.json with at least two releases.")
     today = max(max(library.dates.values()) for library in libraries if library.dates)
-    commands = (folder / COMMANDS_FILE).read_text() if effects else ""
+    commands = _read_commands(folder / COMMANDS_FILE) if effects else ""
     texts = {folder / PAGE_FILE: render_page(libraries, today, effects, commands)}
     for library in drawn:
         assert library.history is not None
         path = folder / f"{library.framework}.svg"
         texts[path] = draw_history(library.history, library.dates, library.bugs, today)
     return texts
+
+
+def _read_commands(path: Path) -> str:
+    try:
+        return read_bounded(path, _MAX_COMMANDS_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError, UnusableError) as error:
+        raise SpecError(f"{path} cannot be shown ({error}): write the file again.") from error
 
 
 def load_library(framework: str, folder: Path) -> LibraryHistory:
@@ -323,9 +332,10 @@ def _render_effects(
     ]
     for effect in effects:
         text = does.get((effect.framework, effect.bug), effect.bug)
+        name = names.get(effect.framework, effect.framework)
         lines.append(
-            f"| {names.get(effect.framework, effect.framework)} | {_format_cell(text)} "
-            f"(`bug.{effect.bug}`, {effect.algorithm.upper()}) | {effect.setting} | "
+            f"| {_format_cell(name)} | {_format_cell(text)} (`bug.{_format_cell(effect.bug)}`, "
+            f"{_format_cell(effect.algorithm.upper())}) | {_format_cell(effect.setting)} | "
             f"{effect.pairs} | {effect.without:.0f} | {effect.difference:+.0f} "
             f"\\[{effect.low:+.0f}, {effect.high:+.0f}] | {effect.p:.2g} | {effect.verdict} |"
         )

@@ -8,7 +8,6 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -19,7 +18,7 @@ from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from parallax.harness.cli.sweep_composer import format_overrides
 
@@ -67,9 +66,6 @@ class OnceSweeper(Sweeper):
         """
         assert self.config is not None
         runs = self._combine_runs(arguments)
-        if folder := self.config.hydra.sweep.dir:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            OmegaConf.save(self.config, Path(folder) / "multirun.yaml")
         size = len(runs) if self._batch is None else self._batch
         if size < 1:
             raise HydraException(f"hydra.sweeper.max_batch_size={size} must be 1 or more, or null.")

@@ -165,3 +165,14 @@ def test_control_characters_of_a_file_are_escaped(tmp_path, capsys):
 def test_missing_file_error_names_the_command_that_writes_it(tmp_path, capsys):
     assert main(["mutation", "score", str(tmp_path)]) == 2
     assert "parallax mutation test" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["analysis", "analysis/figures"])
+def test_nothing_is_written_through_a_link_in_the_study(study, name, tmp_path_factory, capsys):
+    elsewhere, place = tmp_path_factory.mktemp("elsewhere"), study / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere)
+    for results in (study, study / "mutation.json"):
+        assert main(["mutation", "score", str(results)]) == 2
+        assert f"{place} is a link: name a folder with --output." in capsys.readouterr().err
+    assert not list(elsewhere.iterdir())

@@ -314,6 +314,17 @@ def test_nothing_is_written_where_a_folder_is_closed(site, tmp_path, monkeypatch
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("name", ["tables", "figures"])
+def test_nothing_is_written_through_a_link_in_the_folder(site, tmp_path, name, capsys):
+    (tmp_path / "elsewhere").mkdir()
+    place = tmp_path / "to" / name
+    place.parent.mkdir()
+    place.symlink_to(tmp_path / "elsewhere")
+    assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path / "to")]) == 2
+    assert f"{place} is a link: delete it, or give another folder." in capsys.readouterr().err
+    assert not list((tmp_path / "elsewhere").iterdir()) and list(place.parent.iterdir()) == [place]
+
+
 def test_further_files_are_scored_by_the_endpoint_of_the_study(site, tmp_path, writer, monkeypatch):
     writer(tmp_path / "more", endpoint="auc", variant=VARIANT)
     path = tmp_path / "crossed.parquet"

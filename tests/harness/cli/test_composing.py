@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import shutil
+import types
 from pathlib import Path
 
 import hydra
@@ -16,7 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
-from parallax.harness.cli.sweep_composer import compose_sweep_specs
+from parallax.harness.cli.sweep_composer import SweepLauncher, compose_sweep_specs
 from parallax.harness.contract.fields import SpecError
 
 CONF = Path(__file__).parents[3] / "harness" / "conf"
@@ -289,3 +290,23 @@ def test_the_study_of_the_thesis_is_composed_a_dozen_times(monkeypatch):
         sample = slice(0, len(jobs), 241)
         alone = [spec_from_config(compose(master, job))[0] for job in jobs[sample]]
     assert len(set(specs)) == 1440 and specs[sample] == alone
+
+
+@pytest.mark.parametrize("folder", ["", "sweep"])
+def test_settings_of_a_sweep_are_written_once_its_runs_are_checked(tmp_path, monkeypatch, folder):
+    class Launcher(SweepLauncher):
+        def launch_runs(self, specs, results_dir):
+            launched.extend(specs)
+
+    monkeypatch.chdir(tmp_path)
+    launcher, launched = Launcher(), []
+    with sweep(overrides=[f"hydra.sweep.dir='{folder}'"]) as (loader, master):
+        context = types.SimpleNamespace(config_loader=loader)
+        launcher.setup(hydra_context=context, task_function=None, config=master)
+        with pytest.raises(SpecError, match="steps=-1"):
+            launcher.launch([["seed=1"], ["steps=-1"]], 0)
+        assert not list(tmp_path.iterdir()) and not launched
+        launcher.launch([["seed=1"]], 0)
+    assert len(launched) == 1
+    written = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.yaml")]
+    assert written == (["sweep/multirun.yaml"] if folder else [])

@@ -162,7 +162,15 @@ def test_a_repeated_setting_is_no_request_for_help():
         (["study", "verdicts", ".", "--rng-seed", "-1"], "'-1' must be from 0 to 4294967295"),
         (["study", "publish", ".", "x", "--jobs", "-3"], "'-3' must be from 1 to 1024, or -1"),
         (["intervention", "list", "--seed", "-1"], "'-1' must be from 0 to 4294967295"),
+        (["intervention", "list", "--steps", "-5"], "'-5' must be from 1 to"),
+        (["intervention", "list", "--values", "0"], "'0' must be from 1 to 1000"),
         (["compare", "no-such-folder"], "no-such-folder: no such folder"),
+        (["compare", ".", "--output", ""], "argument --output: names nothing: give a path"),
+        (["probe", "--json", ""], "argument --json: names nothing: give a path"),
+        (["run", "unlock", ""], "argument FOLDER: names nothing: give a path"),
+        (["probe", "--environments", "--releases", "../x"], "'../x' is not a version"),
+        (["mutation", "detectors", "--mutants", "x", "--training-seconds", "-1"], "give 0 or more"),
+        (["mutation", "detectors", "--mutants", "x", "--output", "."], ". is no regular file"),
     ],
 )
 def test_errors_are_one_sentence(words, message, capsys):

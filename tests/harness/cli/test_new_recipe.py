@@ -5,6 +5,7 @@ import yaml
 
 from parallax.harness.cli.main import main
 from parallax.harness.cli.new_recipe import translate_zoo_entry
+from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import read_recipe
 
@@ -130,6 +131,11 @@ def test_single_values(algorithm, entry, expected):
         ("dqn", {"exploration_fraction": 0.1}, "n_timesteps"),
         ("ppo", {"n_steps": True}, "not a number"),
         ("dqn", {"train_freq": True, "n_envs": 8}, "not a number"),
+        ("ppo", {"clip_range": "lin_1.2.3"}, "cannot be read"),
+        ("sac", {"ent_coef": "auto_1.2.3"}, "cannot be read"),
+        ("ppo", {"gamma": "{[1]: 2}"}, "cannot be read"),
+        ("ppo", {"policy_kwargs": "dict(net_arch=dict(pi=[[64]]))"}, "cannot be read"),
+        ("dqn", {"exploration_fraction": 1e308, "n_timesteps": 1e6}, "cannot be read"),
     ],
 )
 def test_reasons(algorithm, entry, reason):
@@ -147,6 +153,18 @@ def test_values_that_cannot_be_used_are_refused():
 def test_long_entries_are_shortened():
     (name,) = translate_zoo_entry("ppo", {"a" * 9000: list(range(9000))}).untranslated
     assert len(name) < 500
+
+
+def test_control_characters_of_a_file_are_escaped(tmp_path, capsys):
+    """YAML ends comments at characters that are no end of a line in Python."""
+    path, output = tmp_path / "ppo.yml", tmp_path / "out"
+    entries = ['"\\e[2Ja": 1', '"b\\x85gamma: 0.5": 1', 'env_kwargs: {"\\e[31m": 1}']
+    path.write_text("\n  ".join(["T-v0:", *entries]))
+    words = ["new", "recipe", str(path), "--algorithms", "ppo", "--env", "T-v0", "--name", "a"]
+    assert main([*words, "--output", str(output), "--partial"]) == 0
+    assert r"\x1b[2Ja" in (text := capsys.readouterr().out) and "\x1b" not in text
+    recipe = load_yaml(output / "hyperparameters/ppo/a.yaml", "recipe")
+    assert recipe == read_recipe("ppo", "sb3")
 
 
 def test_unknown_task_error_lists_the_known_ones(zoo, capsys):

@@ -113,6 +113,17 @@ def test_versions_page_is_up_to_date(tmp_path):
     assert (folder / "README.md").read_text() == before
 
 
+def test_page_shows_no_file_that_a_link_in_the_folder_names(tmp_path, capsys):
+    folder = shutil.copytree(HISTORY, tmp_path / "history")
+    before = (folder / "README.md").read_text()
+    (tmp_path / "secret").write_text("my secret")
+    (folder / "trainings.sh").unlink()
+    (folder / "trainings.sh").symlink_to(tmp_path / "secret")
+    assert main(["versions", "--page", str(folder)]) == 2
+    assert f"{folder / 'trainings.sh'} cannot be shown (is a link" in capsys.readouterr().err
+    assert (folder / "README.md").read_text() == before
+
+
 @pytest.mark.long
 def test_a_bug_planted_in_a_release_is_found_by_real_probes(tmp_path, monkeypatch, capsys):
     source = Path(stable_baselines3.__file__).parent
