@@ -20,7 +20,12 @@ from parallax.harness.contract.packages import parse_version
 from parallax.harness.probes import catalogue
 from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.probe import Probe
-from parallax.harness.record.files import print_lines, write_texts_atomically
+from parallax.harness.record.files import (
+    UnusableError,
+    print_lines,
+    read_bounded,
+    write_texts_atomically,
+)
 from parallax.harness.versions.environments import list_released_versions
 from parallax.harness.versions.history import (
     ReleaseHistory,
@@ -54,6 +59,7 @@ examples:
   parallax versions skrl --bisect ppo.entropy_bonus 2.0.0..2.1.1
   parallax versions --page docs/history"""
 FAILED_EXIT = 3
+_MAX_COMMANDS_BYTES = 2**20
 MAX_LISTED_FAILURES = 3
 
 
@@ -229,14 +235,26 @@ def run_bisection(options: argparse.Namespace) -> int:
 
 def run_page(options: argparse.Namespace) -> int:
     """Write the page of stored histories and its figures."""
-    from parallax.harness.versions.page import TRAININGS_FILE, render_files  # loads Matplotlib
+    from parallax.harness.versions.page import (  # loads Matplotlib
+        COMMANDS_FILE,
+        TRAININGS_FILE,
+        render_files,
+    )
 
     trainings = options.page / TRAININGS_FILE
     effects = load_bug_effects(trainings) if trainings.is_file() else []
-    texts = render_files(options.page, effects)
+    commands = _read_commands(options.page / COMMANDS_FILE) if effects else ""
+    texts = render_files(options.page, effects, commands)
     write_texts_atomically(texts)
     print(*texts, sep="\n")
     return 0
+
+
+def _read_commands(path: Path) -> str:
+    try:
+        return read_bounded(path, _MAX_COMMANDS_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError, UnusableError) as error:
+        raise SpecError(f"{path} cannot be shown ({error}): write the file again.") from error
 
 
 def load_bug_effects(trainings: Path) -> list["BugEffect"]:

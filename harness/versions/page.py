@@ -10,7 +10,6 @@ from pathlib import Path
 from parallax.harness.contract.adapter_discovery import find_adapter_entry_points, load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import VersionRange
-from parallax.harness.record.files import UnusableError, read_bounded
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.versions.figures import BugLifetime, draw_history, list_bug_lifetimes
 from parallax.harness.versions.history import (
@@ -32,7 +31,6 @@ TRAININGS_FILE = "trainings.parquet"
 """Packed runs with and without bugs, in the folder of the histories."""
 COMMANDS_FILE = "trainings.sh"
 """The commands of these runs."""
-_MAX_COMMANDS_BYTES = 2**20
 MAX_CELL_CHARACTERS = 220
 _INTRODUCTION = """\
 # A history of PPO, SAC, TD3 and DQN in six libraries
@@ -142,12 +140,15 @@ class BugEffect:
     verdict: str
 
 
-def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, str]:
+def render_files(
+    folder: Path, effects: Sequence[BugEffect] = (), commands: str = ""
+) -> dict[Path, str]:
     """Return the page and a figure per library with at least two releases, by their paths.
 
     Args:
-        folder: The histories, and the commands of the trainings.
+        folder: The histories.
         effects: Effects of bugs on trainings.
+        commands: Commands of these trainings.
 
     Raises:
         SpecError: The folder holds no history.
@@ -157,20 +158,12 @@ def render_files(folder: Path, effects: Sequence[BugEffect] = ()) -> dict[Path, 
     if not drawn:
         raise SpecError(f"{folder} holds no FRAMEWORK.json with at least two releases.")
     today = max(max(library.dates.values()) for library in libraries if library.dates)
-    commands = _read_commands(folder / COMMANDS_FILE) if effects else ""
     texts = {folder / PAGE_FILE: render_page(libraries, today, effects, commands)}
     for library in drawn:
         assert library.history is not None
         path = folder / f"{library.framework}.svg"
         texts[path] = draw_history(library.history, library.dates, library.bugs, today)
     return texts
-
-
-def _read_commands(path: Path) -> str:
-    try:
-        return read_bounded(path, _MAX_COMMANDS_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError, UnusableError) as error:
-        raise SpecError(f"{path} cannot be shown ({error}): write the file again.") from error
 
 
 def load_library(framework: str, folder: Path) -> LibraryHistory:
