@@ -85,11 +85,10 @@ def test_the_page_has_refused_releases_and_their_reasons(folder):
 
 
 def test_effects_on_trainings_have_their_numbers_and_commands(folder):
-    (folder / "trainings.sh").write_text("parallax train\n")
     numbers = (5, 400.0, -100.4, -180.0, -20.6, 0.024)
     effect = BugEffect("sb3", "ppo", "signed-kl", "CartPole-v1, 9 steps", *numbers, "changes")
     assert "Does a bug change training?" not in render_files(folder)[folder / "README.md"]
-    page = render_files(folder, [effect])[folder / "README.md"]
+    page = render_files(folder, [effect], "parallax train\n")[folder / "README.md"]
     assert "| 5 | 400 | -100 \\[-180, -21] | 0.024 | changes |" in page
     assert "which can be negative. (`bug.signed-kl`, PPO)" in page
     assert "```sh\nparallax train\n```" in page
