@@ -491,7 +491,7 @@ CUDAGraphs that has been overwritten by a subsequent run". Networks are compiled
 replaying one network overwrites values that the backward pass of the previous network needs.
 
 ## What was not run
-- Trainings: {missing}.
+- Frameworks and algorithms that the first table lacks: {missing}.
 - Lockstep of sbx: operation by operation, JAX had not finished after 95 s on the GPU.
 - Probes of cases that are not in the table; `bfloat16`, `matmul-medium`, `foreach-adam` and
   `no-vmap` on a GPU; images, prioritized replay, several environments, normalization and several

@@ -54,7 +54,9 @@ def render_page(exact: ProbeReport, lockstep: ProbeReport) -> str:
         "This page lists the probes that frameworks answer differently with equal hyperparameters "
         "(`exact`), or with known differences of the update removed (`lockstep`). *Removed by* "
         "names the interventions that change an answer into that of another framework or of the "
-        "paper.\n",
+        "paper. If no single intervention is known to do this, it says *the reference form*: the "
+        "interventions of the [reference form](../explanation/alignment.md#reference-forms) "
+        "together remove the difference.\n",
         f"{commands}\n",
         "| level | probes | answered by two or more | alike in all | not alike | failed to run |",
         "|---|---|---|---|---|---|",

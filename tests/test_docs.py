@@ -200,10 +200,7 @@ def test_counts_of_killed_trainings_are_sums_of_the_tables():
         kind = "sbx" if name.startswith("sbx |") else kind
         groups[kind] = [groups[kind][0] + int(kills), groups[kind][1] + int(resumed)]
     text = read_page("explanation/checkpoints.md")
-    assert (
-        "All {0} of {0} killed runs ended bit-identical: {1} resumed".format(*groups["early"])
-        in text
-    )
+    assert "All {} killed runs ended bit-identical: {} resumed".format(*groups["early"]) in text
     assert f"{groups['other'][0] + groups['sbx'][0]} more killed runs of all six" in text
     assert (
         "Of the {} runs of the five frameworks in PyTorch, {} (96%)".format(*groups["other"])

@@ -61,7 +61,7 @@ _EXAMPLES = """\
 status of a cell:
   aligned    the unified value is passed to an option of the framework
   tied       the value follows from another option
-  constant   the framework has no such option
+  constant   the framework hard-codes the value
   emulated   the framework lacks the feature, and Parallax adds it
   patched    a declared patch changes the framework's constant
   rounded    the framework uses the next value that fits its update cycles

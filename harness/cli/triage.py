@@ -58,12 +58,14 @@ INCONCLUSIVE = "inconclusive"
 EXIT_CODES = {SAME: 0, INSIDE: 0, OUTSIDE: 1, CHANGED: 1, INCONCLUSIVE: 3}
 _EPILOG = """\
 exit codes:
-  0  trainings are equal to the last bit, or B scores inside the spread of the reference runs and
-     does not differ significantly from A
+  0  trainings are equal to the last bit and no update changed, or B scores inside the spread of
+     the reference runs and does not differ significantly from A; with --no-training: no update
+     changed
   1  B scores outside that spread, or differs significantly from A
   2  bad input
-  3  inconclusive after the largest number of seeds; an answer changed, and trainings are equal to
-     the last bit; with --no-training: an answer changed
+  3  inconclusive after the largest number of seeds; an update changed, and trainings are equal to
+     the last bit; with --no-training: an update changed, or lockstep cannot compare A and B
+An update changed if an answer of a probe changed, or if A and B differ in lockstep.
 
 examples:
   parallax triage sb3==2.3.2 sb3==2.4.0 --algorithms td3

@@ -144,8 +144,8 @@ def list_level_findings(results: LevelResults) -> tuple[str, ...]:
 def _describe_code_share(shares: ShareIntervals) -> str:
     """Return the share of known differences in update code."""
     return (
-        "Known differences in the code of an update, which are some of the other differences, "
-        f"explain {_format_tested_share(shares.code)}."
+        "Among the other differences, known differences in the code of an update explain "
+        f"{_format_tested_share(shares.code)}."
     )
 
 
@@ -180,7 +180,7 @@ def _describe_sensitivity(found: LevelDecomposition) -> str:
             format_share(*one.equal)
             for one in (found.by_algorithm[algorithm][0], found.without_most_influential[algorithm])
         )
-        text += f"; in {get_label(algorithm)}, other differences explain {without}, not {with_all}"
+        text += f"; in {get_label(algorithm)}, these explain {without} instead of {with_all}"
     return f"{text}."
 
 

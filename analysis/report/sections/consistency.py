@@ -288,8 +288,8 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
     """Return the meanings of the verdicts on a pair of frameworks, a sentence for each."""
     return (
         f"Different: {options.difference_test} is significant at {options.alpha:.0%} after "
-        f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and so is a permutation test "
-        "by itself.",
+        f"Holm's correction over {_FAMILY_PHRASES[options.family]}, and a permutation test is "
+        "significant without correction.",
         "Equivalent: two one-sided tests show the difference to be within "
         f"{options.margin_description}, even if runs not observed fail as often as the runs "
         "observed leave possible.",
@@ -300,11 +300,11 @@ def describe_verdict_terms(options: VerdictOptions) -> tuple[str, ...]:
         "failed, and means stay within the margin as long as at most q% of one framework's runs "
         "end unlike all observed ones.",
         "Same algorithm: lockstep training shows both to compute the same updates.",
-        "Inconclusive: neither is shown.",
-        f"Seeds needed: runs per framework that would show either with {options.power:.0%} power, "
-        "if the measured means and deviations were the true ones.",
-        "Intervals are Welch's and uncorrected: a pair can be inconclusive though its interval "
-        "leaves out 0. With fewer than four runs each, no permutation test is significant at 5%.",
+        "Inconclusive: neither a difference nor equivalence is shown.",
+        "Seeds needed: runs per framework that would show one of them with "
+        f"{options.power:.0%} power, if the measured means and deviations were the true ones.",
+        "Intervals are Welch's and uncorrected: a pair can be inconclusive although its interval "
+        "excludes 0. With fewer than four runs each, no permutation test is significant at 5%.",
     )
 
 

@@ -58,15 +58,15 @@ def make_choice_blocks(results: LevelResults) -> tuple[Block, ...]:
     heads = ("algorithm", "framework", "runs that learned", "steps to 90%", "CPU time")
     return (
         Grid((*heads, "removed differences"), tuple(rows)),
-        "A task is learned if at most a tenth of the framework's runs, rounded to whole runs, did "
+        "A framework has learned a task if at most a tenth of its runs (rounded to whole runs) did "
         "not learn. "
-        "Steps to 90% of the way to solved: median over seeds, as fine as evaluations are apart; a "
-        "dash means that more than half of the runs on a task do not get there. CPU time: training "
-        "without evaluations, mean over runs that recorded it; a dash means that none did. Both "
-        "are divided by the median framework's value, so that 1.0 is typical. Tasks where half of "
-        "the frameworks or more have no value are left out. Removed differences: known differences "
-        "in code, by the interventions that remove them at the level of equal update code. They "
-        "need not change a score.",
+        "Steps to 90%: steps until an evaluation first reaches 90% of the way to solved, median "
+        "over seeds; a dash means that more than half of the runs on a task do not reach it. CPU "
+        "time: training without evaluations, mean over runs that recorded it; a dash means that "
+        "none did. Both are divided by the median framework's value, so that 1.0 is typical. Tasks "
+        "where half of the frameworks or more have no value are left out. Removed differences: "
+        "known differences in code, by the interventions that remove them at the level of equal "
+        "update code. They need not change a score.",
     )
 
 

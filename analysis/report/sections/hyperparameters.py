@@ -36,7 +36,7 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> d
     """Return a sentence about what differs between the runs of a setting."""
     own: tuple[document.Inline, ...] = ("the framework and the seed",)
     if any(_has_own_values(run.id.cell.variant) for run in runs):
-        own = ("the framework, with own hyperparameters these too, and the seed",)
+        own = ("the framework, the seed and, with own hyperparameters, these",)
     if describe_unequal_recipes(runs):
         own = (
             "the framework, those hyperparameters that not every framework exposes, which stay at "
@@ -45,9 +45,9 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> d
             ", beside the recipe's; each heading has how many of the recipe's values are set), and "
             "the seed",
         )
-    silent = "comparisons alone do not say what in a framework makes a difference"
-    but = ", only the ablations below do, for some" if has_ablations else ""
-    return ("What differs between the runs of a setting is ", *own, f"; {silent}{but}.")
+    silent = "Comparisons alone do not show what in a framework causes a difference"
+    but = "; the ablations below do, for some differences" if has_ablations else ""
+    return ("Runs of a setting differ in ", *own, f". {silent}{but}.")
 
 
 def _has_own_values(variant: str) -> bool:

@@ -39,8 +39,8 @@ def describe_robustness(results: LevelResults, *, has_causes: bool = False) -> t
 def _list_limits(results: LevelResults, *, has_causes: bool) -> tuple[str, ...]:
     """Return what the shares depend on and do not say."""
     notes = (
-        "The statement is on these frameworks, tasks, recipes and versions; they are no sample "
-        "of others.",
+        "The shares hold for these frameworks, tasks, recipes and versions, which are not a "
+        "random sample of others.",
         describe_result_versions(
             run
             for levels in results.by_task.values()
@@ -60,23 +60,23 @@ def _list_limits(results: LevelResults, *, has_causes: bool) -> tuple[str, ...]:
         "Own hyperparameters are those of a framework's script or library for the algorithm, "
         "mostly made for other tasks. Equal hyperparameters are one recipe per row: "
         f"{_list_recipes(results)}.",
-        "A framework that is the same at two levels has the same runs there, which are "
+        "If a framework is the same at two levels, both levels have the same runs, which are "
         "resampled together.",
-        "Variances are added over tasks: tasks on which frameworks differ much count most. "
+        "Variances are added over tasks, so tasks on which frameworks differ much count most. "
         "With equal weights, every task has the same variance at own hyperparameters.",
         _describe_overrides(results),
         _describe_exact_changes(results),
         "Frameworks, recipes and implementations count as samples in these formulas (divisors are "
         "their numbers minus 1), which makes their components larger than those of a fixed set.",
-        "Hyperparameters are made equal first: what recipe and code do only together counts as "
-        "a remaining difference, and how well recipes suit their own framework counts for "
-        "hyperparameters.",
+        "Hyperparameters are made equal first. So an effect that recipe and code have only "
+        "together counts as another difference, and how well recipes suit their own framework "
+        "counts as an effect of hyperparameters.",
         "Causes are named only where a difference was removed at equal hyperparameters and "
         "trained again."
         if has_causes
         else "No cause is named: no single difference that was removed at equal "
         "hyperparameters and trained again is shown to explain a gap.",
-        "Findings are the largest of several values, which chance makes larger.",
+        "Findings are the largest of several values, so chance makes them too large on average.",
         "A score averaged over training is below 1 also where a task is solved in the end.",
         _describe_late_rises(results),
     )
@@ -149,7 +149,8 @@ def _describe_exact_changes(results: LevelResults) -> str:
     ]
     return (
         "Equal hyperparameters include changes of code without which a value would have another "
-        f"meaning in a framework, and these count for hyperparameters: {'; '.join(texts)}."
+        "meaning in a framework. Their effects count as effects of hyperparameters: "
+        f"{'; '.join(texts)}."
         if texts
         else ""
     )
@@ -167,8 +168,8 @@ def _describe_overrides(results: LevelResults) -> str:
     fields = sorted(set().union(*map(_list_overridden, own)))
     also = f", and {', '.join(fields)}" if fields else ""
     return (
-        "Own hyperparameters: all but the number of steps, one environment at a time and the "
-        f"evaluations{also}, which the study sets for all."
+        "With own hyperparameters, the study still sets for all frameworks: the number of steps, "
+        f"one environment, the evaluations{also}."
     )
 
 

@@ -157,7 +157,7 @@ def test_findings_state_the_conditions_of_the_shares():
     results = dataclasses.replace(results, secondary=results.decomposition)
     first, second, third = list_level_findings(results)
     code = format_share(*results.decomposition.shares.code)
-    assert first.endswith(f"are some of the other differences, explain {code}.")
+    assert first.endswith(f"known differences in the code of an update explain {code}.")
     left = results.decomposition.without_framework
     most = max(
         left, key=lambda name: abs(left[name].equal[0] - results.decomposition.shares.equal[0])
@@ -173,8 +173,7 @@ def test_findings_state_the_conditions_of_the_shares():
         )
     )
     assert (
-        second.endswith(f"; in PPO, other differences explain {without}, not {only}.")
-        and without != only
+        second.endswith(f"; in PPO, these explain {without} instead of {only}.") and without != only
     )
     assert third.startswith("If the score is the mean of the last 3 evaluations")
     assert all(len(text.split()) <= 30 for text in (first, second, third))
@@ -363,7 +362,7 @@ def test_values_and_changes_of_code_at_equal_hyperparameters_are_stated():
         spreads[number] = dataclasses.replace(spreads[number], groups={"f0": group})
     page = render_markdown(Document("", make_level_blocks(make_results(spreads))))
     assert "the original papers' values with gamma=0.9 for PPO on Task-v0." in page
-    assert "count for hyperparameters: same-clip (f0's PPO)." in page
+    assert "count as effects of hyperparameters: same-clip (f0's PPO)." in page
 
 
 @pytest.mark.parametrize(

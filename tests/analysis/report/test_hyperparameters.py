@@ -80,7 +80,7 @@ def test_values_of_a_framework_that_differ_by_seed_are_all_listed():
 
 def test_equal_hyperparameters_are_not_listed():
     runs = [run("sb3", tau=1.0), run("torchrl", tau=1.0)]
-    assert "is the framework and the seed" in words_of(describe_differences, runs, False)
+    assert "differ in the framework and the seed" in words_of(describe_differences, runs, False)
     assert (
         not describe_unequal_recipes(runs)
         and words_of(describe_pair_differences, runs[:1], runs[1:]) == ""
@@ -90,7 +90,7 @@ def test_equal_hyperparameters_are_not_listed():
 
 def test_causes_are_mentioned_only_with_ablations():
     runs = [run("sb3", tau=1.0), run("cleanrl", tau=1.0)]
-    assert "comparisons alone do not say" in words_of(describe_differences, runs, False)
+    assert "Comparisons alone do not show" in words_of(describe_differences, runs, False)
     assert "ablations" not in words_of(
         describe_differences, runs, False
     ) and "ablations" in words_of(describe_differences, runs, True)
@@ -162,7 +162,9 @@ def test_library_defaults_are_described_as_intended_differences():
         for one in (run("sb3", tau=1.0), run("cleanrl", tau=0.5))
     ]
     assert describe_unequal_recipes(runs) == ""
-    assert "with own hyperparameters these too" in words_of(describe_differences, runs, False)
+    assert "the seed and, with own hyperparameters, these" in words_of(
+        describe_differences, runs, False
+    )
 
 
 def test_rows_of_pairs_list_what_still_differs(results, make_run):
