@@ -45,7 +45,7 @@ def describe_differences(runs: Sequence[CompletedRun], has_ablations: bool) -> d
             ", beside the recipe's; each heading has how many of the recipe's values are set), and "
             "the seed",
         )
-    silent = "Comparisons alone do not show what in a framework causes a difference"
+    silent = "Comparisons alone do not show what in a framework makes a difference"
     but = "; the ablations below do, for some differences" if has_ablations else ""
     return ("Runs of a setting differ in ", *own, f". {silent}{but}.")
 

@@ -115,7 +115,9 @@ def test_reference_spreads_of_triage_are_those_of_the_reference_runs():
         ends += [round(spread.low), round(spread.high)]
     assert "they are {} to {} (TD3) and {} to {} (PPO on CartPole-v1)".format(*ends) in page
     means = [float(mean) for mean in re.findall(r"; mean (-?\d+) inside the reference", page)]
-    assert len(means) == 2 and ends[0] < means[0] < ends[1] and ends[2] < means[1] < ends[3]
+    assert len(means) == 2 and ends[2] < means[1] < ends[3]
+    assert f"The mean of {means[0]:.0f} is just outside" in page
+    assert ends[0] - 10 < means[0] < ends[0]
 
 
 def test_runs_of_ppo_that_learn_cartpole_are_counted():
@@ -137,11 +139,12 @@ def test_runs_of_ppo_that_learn_cartpole_are_counted():
     assert f"within {max(reached):,} steps" in section
     low = [curve[-1] for curve in curves if curve[-1] < 475]
     assert f"{len(runs) - len(low)} of {len(runs)} runs are at 475 or above" in section
-    assert f"with {min(low):.0f} to {max(low):.0f}, are four" in section
     names = collections.Counter(
         run.id.framework for run, curve in zip(runs, curves, strict=True) if curve[-1] < 475
     )
-    assert names == {"torchrl": 4, "skrl": 2, "tianshou": 1}
+    assert [name for name, _ in names.most_common()] == ["torchrl", "skrl", "tianshou"]
+    counts = "{} of TorchRL, {} of skrl and {} of Tianshou".format(*sorted(names.values())[::-1])
+    assert f"The others have {min(low):.0f} to {max(low):.0f}: {counts}." in section
 
 
 def test_proposed_evaluation_episodes_are_those_of_the_tables():
