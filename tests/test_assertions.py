@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from sources import parse_files
+
 TESTS = Path(__file__).parent
 CHECKS = ("assert", "check_", "raises", "warns", "fail", "iterate_some")
 """Beginnings of the names of functions that fail by themselves; `iterate_some` fails on nothing."""
@@ -10,10 +12,6 @@ OF_THE_SAME_LENGTH = ("enumerate", "zip", "sorted", "reversed", "list", "tuple",
 OF_NUMBERS = ("range", "linspace", "arange", "geomspace")
 MAY_BE_EMPTY = {"test_docs.py": {"test_links_resolve", "test_commands_exist"}}
 """Tests of one page each: that the pages together are not empty is a test of its own."""
-
-
-def parse_tests():
-    return {path: ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
 
 
 def get_called_name(call):
@@ -109,7 +107,7 @@ def find_empty_tests(trees):
 
 
 def test_every_test_checks_something():
-    found = find_empty_tests(parse_tests())
+    found = find_empty_tests(parse_files(sorted(TESTS.rglob("*.py"))))
     allowed = [(name, test) for name, tests in MAY_BE_EMPTY.items() for test in tests]
     assert sorted(found) == sorted(allowed)
 

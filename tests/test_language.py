@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sources import parse_files
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
 MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
@@ -94,23 +96,25 @@ def starts_with_question(docstring: str) -> bool:
     return re.split(r"\W", docstring, maxsplit=1)[0] in QUESTION_WORDS
 
 
-def list_docstrings(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield text
+def list_docstrings(node: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of a module and of all that it defines, without its expressions."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            yield text
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from list_docstrings(child)
 
 
 @functools.cache
 def parse_sources() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text("utf-8")) for path in list_source_files()}
+    return parse_files(list_source_files())
 
 
 @functools.cache
 def parse_tests() -> list[ast.Module]:
-    files = sorted((ROOT / "tests").rglob("*.py"))
-    return [ast.parse(path.read_text("utf-8")) for path in files]
+    return list(parse_files(sorted((ROOT / "tests").rglob("*.py"))).values())
 
 
 @functools.cache
