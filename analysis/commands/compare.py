@@ -1,7 +1,7 @@
 """Prints a table with intervals, and draws learning curves."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from rich.text import Text
 from parallax.analysis.commands import common
 from parallax.analysis.escaping import escape_controls
 from parallax.analysis.figures.curves import draw_learning_curves
-from parallax.analysis.figures.figure_spec import save_figure
+from parallax.analysis.figures.figure_spec import encode_figure
 from parallax.analysis.report.document import (
     Block,
     Document,
@@ -26,12 +26,12 @@ from parallax.analysis.report.document import (
 )
 from parallax.analysis.report.render_markdown import render_markdown
 from parallax.analysis.report.sections import comparison
-from parallax.analysis.verdicts.curves import CurvePanel, make_panels
+from parallax.analysis.verdicts.curves import make_panels
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.failures import count_failed_as_bottom
 from parallax.analysis.verdicts.groups import group_runs
 from parallax.analysis.verdicts.options import VerdictOptions
-from parallax.harness.record.files import print_lines, write_texts_atomically
+from parallax.harness.record.files import print_lines, write_files_atomically
 
 _BOOTSTRAP_SEED = 0  # always the same, so that the same runs give the same files
 MAX_PANELS = 64  # settings in the picture
@@ -64,11 +64,24 @@ def run(options: argparse.Namespace) -> int:
     notes = comparison.make_notes(loaded, comparisons, settled, options.interval)
     panels = make_panels(loaded, options.interval, rng, with_failed_runs)
     document = comparison.make_comparison_document(loaded, comparisons, notes)
+    table, text = output / "comparison.csv", output / "comparison.md"
+    lines = [f"Table:   {table}", f"         {text}"]
+    contents: dict[Path, str | bytes] = {
+        table: comparison.comparison_to_csv(comparisons),
+        text: render_markdown(document),
+    }
+    if not any(panel.curves for panel in panels):
+        lines.append("Picture: none, no run can be used")
+    elif len(panels) > MAX_PANELS:
+        settings = f"of {len(panels)} settings, {MAX_PANELS} are drawn"
+        lines.append(f"Picture: none, {settings}: name fewer")
+    else:
+        drawn = encode_figure(draw_learning_curves(panels, options.interval))
+        pictures = {output / f"learning_curves.{kind}": raw for kind, raw in drawn.items()}
+        contents |= pictures
+        lines += [f"{head:8} {path}" for head, path in zip(("Picture:", ""), pictures, strict=True)]
     with common.open_output_folder(output):
-        lines = _write_tables(
-            output, comparison.comparison_to_csv(comparisons), render_markdown(document)
-        )
-        lines += _draw_learning_curves(output, panels, options.interval)
+        write_files_atomically(contents)
     console = common.make_console()
     print_document(console, document)
     command = comparison.format_why_command(groups, options.results)
@@ -76,21 +89,6 @@ def run(options: argparse.Namespace) -> int:
         lines.append(f"Next:    {command}")
     print_lines(lines)  # names of folders may hold control characters
     return 0
-
-
-def _write_tables(output: Path, table: str, text: str) -> list[str]:
-    write_texts_atomically({output / "comparison.csv": table, output / "comparison.md": text})
-    return [f"Table:   {output / 'comparison.csv'}", f"         {output / 'comparison.md'}"]
-
-
-def _draw_learning_curves(output: Path, panels: Sequence[CurvePanel], method: str) -> list[str]:
-    if not any(panel.curves for panel in panels):
-        return ["Picture: none, no run can be used"]
-    if len(panels) > MAX_PANELS:
-        return [f"Picture: none, of {len(panels)} settings, {MAX_PANELS} are drawn: name fewer"]
-    png, pdf = output / "learning_curves.png", output / "learning_curves.pdf"
-    save_figure(draw_learning_curves(panels, method), png, pdf)
-    return [f"Picture: {png}", f"         {pdf}"]
 
 
 def print_document(console: Console, document: Document) -> None:

@@ -24,7 +24,7 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.study import judge_runs
-from parallax.harness.record.files import print_lines, write_text
+from parallax.harness.record.files import print_lines, write_files_atomically
 from parallax.harness.record.layout import RunPath, find_results_dir, format_task_name
 
 PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
@@ -81,9 +81,11 @@ def run(options: argparse.Namespace) -> int:
         raise common.CommandError("--suite and --sequential: give one of them.")
     loaded = common.load_results(options.results)
     output = common.choose_output_folder(options) / PLAN_SCRIPT
+    texts: dict[Path, str] = {}
     if options.sequential:
         table = output.with_name(SEQUENTIAL_TABLE)
-        plan, lines = _plan_next_check(loaded, chosen, options, table)
+        plan, lines, texts[table] = _plan_next_check(loaded, chosen, options)
+        lines += [f"Table: {table}"]
     else:
         plan, lines = _plan_by_power(loaded, chosen, options)
     if not any((plan.decided, plan.planned, plan.over_limit, plan.not_repeatable)):
@@ -100,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
     with common.open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"parallax {shlex.join(sys.argv[1:])}", *lines])
-        write_text(output, format_script(make_sweeps(plan.needs, loaded), remark))
+        texts[output] = format_script(make_sweeps(plan.needs, loaded), remark)
+        write_files_atomically(texts)
     if plan.needs:
         lines += ["", f"Start them with: sh {shlex.quote(str(output))}"]
     print_lines(lines)
@@ -135,24 +138,22 @@ def _plan_by_power(
 
 
 def _plan_next_check(
-    loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace, table: Path
-) -> tuple[planning.SeedPlan, list[str]]:
-    """Judge pairs by the sequential test, write their table, and plan the next check."""
+    loaded: LoadedRuns, options: VerdictOptions, given: argparse.Namespace
+) -> tuple[planning.SeedPlan, list[str], str]:
+    """Judge pairs by the sequential test, plan the next check, and return their table as CSV."""
     try:
         schedule = SequentialSchedule(given.batch, given.max_seeds)
     except ValueError as error:
         raise common.CommandError(str(error)) from error
     options = settle_options(loaded, options)
     found = judge_sequentially(group_runs(loaded, options), options, schedule)
-    with common.open_output_folder(table.parent):
-        write_text(table, table_to_csv(make_sequential_table(found)))
     words = collections.Counter(item.verdict for item in found)
     lines = [
         f"Checks after every {schedule.batch} seeds, {schedule.max_seeds} at most: "
-        f"{words[DIFFERENT]} different, {words[EQUIVALENT]} equivalent of {len(found)} pairs",
-        f"Table: {table}",
+        f"{words[DIFFERENT]} different, {words[EQUIVALENT]} equivalent of {len(found)} pairs"
     ]
-    return planning.plan_next_check(found, loaded, given.replace_failed), lines
+    plan = planning.plan_next_check(found, loaded, given.replace_failed)
+    return plan, lines, table_to_csv(make_sequential_table(found))
 
 
 @dataclasses.dataclass(frozen=True)

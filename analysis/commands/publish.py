@@ -19,18 +19,13 @@ from parallax.analysis.commands.report import (
     VERDICT_OPTIONS,
     draw_report,
     format_changed_options,
-    write_page,
+    render_report,
 )
-from parallax.analysis.data.packed import write_packed
+from parallax.analysis.data.packed import encode_runs
 from parallax.analysis.data.runs import LoadedRuns
 from parallax.analysis.data.study_grid import StudyGrid, read_grid
 from parallax.analysis.figures import families, final_scores
-from parallax.analysis.figures.figure_spec import (
-    FigureSpec,
-    MissingFigure,
-    render_figures,
-    write_file_bytes,
-)
+from parallax.analysis.figures.figure_spec import FigureSpec, MissingFigure, render_figures
 from parallax.analysis.labels import hide_machine
 from parallax.analysis.report.publication import (
     PUBLICATION_PAGE_NAME,
@@ -60,10 +55,16 @@ from parallax.analysis.verdicts.level_checks import (
 )
 from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.harness.record.files import UnusableError, print_lines, write_texts_atomically
+from parallax.harness.record.files import (
+    UnusableError,
+    print_lines,
+    read_bounded,
+    write_files_atomically,
+)
 from parallax.harness.record.layout import PACKED_SUFFIX
 
 DPI = 150
+_MAX_PAGE_BYTES = 2**26
 _COMMAND = "parallax study publish"
 _EARLIER_COMMAND = "parallax publish"  # in pages of version 0.1
 _REPEATED_OPTIONS = (
@@ -125,15 +126,15 @@ def run(options: argparse.Namespace) -> int:
     study, found = prepare_publication(options), common.read_results(options.study)
     common.check_replaced_runs(folder / study.file, found)
     written = list_output_texts(options, study)
+    specs = (*study.figure_specs, *(one.figure_spec for one in study.ablations))
+    drawn = draw_publication_figures(specs, folder / FIGURES, options.jobs)
+    packed = encode_runs(found, anonymize=True)
+    contents: dict[Path, str | bytes] = {folder / study.file: packed, **written, **drawn}
+    if options.html:
+        report = draw_report(study.results, study.command, options.jobs, study.ablations)
+        contents[folder / HTML_PAGE_NAME] = render_report(study.results, *report, folder)
     with common.open_output_folder(folder):
-        place = folder / study.file
-        write_packed(found, place, anonymize=True)
-        write_texts_atomically(written)
-        specs = (*study.figure_specs, *(one.figure_spec for one in study.ablations))
-        drawn = draw_publication_figures(specs, folder / FIGURES, options.jobs)
-        if options.html:
-            report = draw_report(study.results, study.command, options.jobs, study.ablations)
-            write_page(study.results, *report, folder)
+        write_files_atomically(contents)
     left = _list_leftover_files(folder, {*written, *drawn})
     print_lines(
         [
@@ -145,16 +146,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def draw_publication_figures(specs: Sequence[FigureSpec], folder: Path, jobs: int) -> list[Path]:
-    """Draw figures, and return their places."""
-    folder.mkdir(exist_ok=True)
-    places = []
-    for spec, content in common.track_progress(
-        render_figures(specs, ["png"], DPI, jobs), len(specs)
-    ):
-        places.append(folder / f"{spec.name}.png")
-        write_file_bytes(places[-1], content["png"])
-    return places
+def draw_publication_figures(
+    specs: Sequence[FigureSpec], folder: Path, jobs: int
+) -> dict[Path, bytes]:
+    """Draw figures, and return them by their places."""
+    drawn = render_figures(specs, ["png"], DPI, jobs)
+    return {
+        folder / f"{spec.name}.png": content["png"]
+        for spec, content in common.track_progress(drawn, len(specs))
+    }
 
 
 def _check_places(folder: Path, readme: Path | None) -> None:
@@ -178,7 +178,14 @@ def _check_places(folder: Path, readme: Path | None) -> None:
             raise common.CommandError(
                 f"{place}: cannot be written: Permission denied. Choose another folder."
             )
-    content = path.read_text("utf-8", errors="replace") if path.exists() else _COMMAND
+    content = _COMMAND
+    if path.exists():
+        try:
+            content = read_bounded(path.resolve(), _MAX_PAGE_BYTES).decode(errors="replace")
+        except (OSError, UnusableError) as error:
+            raise common.CommandError(
+                f"{path} cannot be read ({error}): give another folder."
+            ) from error
     if not any(command in content for command in (_COMMAND, _EARLIER_COMMAND)):
         raise common.CommandError(
             f"{path}: there is a page already that `parallax study publish` did not write. "
@@ -187,7 +194,7 @@ def _check_places(folder: Path, readme: Path | None) -> None:
 
 
 def _list_leftover_files(folder: Path, made: Collection[Path]) -> list[Path]:
-    there = [*(folder / TABLES).iterdir(), *(folder / FIGURES).iterdir()]
+    there = [*(folder / TABLES).glob("*"), *(folder / FIGURES).glob("*")]
     return sorted(path for path in there if path not in made)
 
 

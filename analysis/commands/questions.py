@@ -15,7 +15,7 @@ from parallax.analysis.data.replay_metrics import (
     read_staleness,
 )
 from parallax.analysis.figures.ablation import make_ablation_figure_spec
-from parallax.analysis.figures.figure_spec import FigureSpec, render_figure, write_file_bytes
+from parallax.analysis.figures.figure_spec import FigureSpec, render_figure
 from parallax.analysis.figures.replay import make_replay_figure_specs, make_staleness_figure_spec
 from parallax.analysis.labels import group_items
 from parallax.analysis.report.sections import replay
@@ -30,7 +30,7 @@ from parallax.analysis.verdicts.ablation import judge_ablations
 from parallax.analysis.verdicts.endpoints import settle_options
 from parallax.analysis.verdicts.mutation import judge_mutation
 from parallax.analysis.verdicts.replay import judge_replay, summarize_staleness
-from parallax.harness.record.files import make_number_parser, print_lines, write_texts_atomically
+from parallax.harness.record.files import make_number_parser, print_lines, write_files_atomically
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 ABLATION_TABLE, MUTATION_TABLE = "ablation.csv", "mutation.csv"
@@ -55,15 +55,14 @@ def _write_results(
     Raises:
         CommandError: There is nowhere to write.
     """
-    texts = {output / name: rows_to_csv(rows) for name, rows in tables.items()}
-    files = [*texts]
+    contents: dict[Path, str | bytes] = {}
+    contents |= {output / name: rows_to_csv(rows) for name, rows in tables.items()}
+    for figure in figures:
+        drawn = render_figure(figure)
+        contents |= {output / f"{figure.name}.{kind}": raw for kind, raw in drawn.items()}
     with common.open_output_folder(output):
-        write_texts_atomically(texts)
-        for figure in figures:
-            for kind, content in render_figure(figure).items():
-                files.append(output / f"{figure.name}.{kind}")
-                write_file_bytes(files[-1], content)
-    print_lines([*lines, *(f"File: {path}" for path in files)])
+        write_files_atomically(contents)
+    print_lines([*lines, *(f"File: {path}" for path in contents)])
 
 
 def add_ablation_arguments(parser: argparse.ArgumentParser) -> None:

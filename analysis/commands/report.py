@@ -9,12 +9,7 @@ from pathlib import Path
 
 from parallax.analysis.commands import common
 from parallax.analysis.figures.families import make_family_figure_specs
-from parallax.analysis.figures.figure_spec import (
-    FigureSpec,
-    render_figures,
-    webp_to_png,
-    write_file_bytes,
-)
+from parallax.analysis.figures.figure_spec import FigureSpec, render_figures, webp_to_png
 from parallax.analysis.report.document import Block, Document, ReportSection
 from parallax.analysis.report.render_html import PAGE_DPI, make_page_context, render_page
 from parallax.analysis.report.render_markdown import FIGURES, render_markdown
@@ -22,7 +17,7 @@ from parallax.analysis.report.sections.ablation import AblationReport
 from parallax.analysis.report.sections.comparison import format_why_command
 from parallax.analysis.report.study_report import make_report_document
 from parallax.analysis.verdicts.study import StudyResults, judge_study
-from parallax.harness.record.files import print_lines, write_text
+from parallax.harness.record.files import print_lines, write_files_atomically
 
 HTML_PAGE_NAME, MARKDOWN_NAME = "report.html", "report.md"
 _REPORT_PACKAGES = ("numpy", "scipy", "matplotlib", "seaborn", "jinja2")
@@ -56,9 +51,12 @@ def run(options: argparse.Namespace) -> int:
     with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)
         document, images = draw_report(results, format_report_command(options), options.jobs)
-        write_page(results, document, images, output)
+        contents: dict[Path, str | bytes] = {
+            output / HTML_PAGE_NAME: render_report(results, document, images, output)
+        }
         if options.markdown:
-            write_markdown(document, images, output)
+            contents |= render_markdown_report(document, images, output)
+        write_files_atomically(contents)
     why = format_why_command(results.groups.values(), options.results)
     next_step = [f"Next:   {why}"] if why else []
     print_lines([f"Report: {output / HTML_PAGE_NAME}", *next_step])
@@ -92,21 +90,21 @@ def list_figure_specs(blocks: Iterable[Block]) -> list[FigureSpec]:
     return found
 
 
-def write_page(
+def render_report(
     results: StudyResults, document: Document, images: Mapping[str, bytes], folder: Path
-) -> None:
-    """Write the report as one HTML file."""
-    context = make_page_context(results.verdicts.groups, folder, images)
-    write_text(folder / HTML_PAGE_NAME, render_page(document, context))
+) -> str:
+    """Return the report as one HTML page, whose links start from a folder."""
+    return render_page(document, make_page_context(results.verdicts.groups, folder, images))
 
 
-def write_markdown(document: Document, images: Mapping[str, bytes], folder: Path) -> None:
-    """Write the report as Markdown, and its main figures beside it."""
-    (folder / FIGURES).mkdir(exist_ok=True)
+def render_markdown_report(
+    document: Document, images: Mapping[str, bytes], folder: Path
+) -> dict[Path, str | bytes]:
+    """Return the report as Markdown and its main figures, by their places."""
     names = [spec.name for spec in list_figure_specs(document.blocks) if spec.is_main]
-    for name in names:
-        write_file_bytes(folder / FIGURES / f"{name}.png", webp_to_png(images[name]))
-    write_text(folder / MARKDOWN_NAME, render_markdown(document, names))
+    places = {name: folder / FIGURES / f"{name}.png" for name in names}
+    figures = {path: webp_to_png(images[name]) for name, path in places.items()}
+    return {**figures, folder / MARKDOWN_NAME: render_markdown(document, names)}
 
 
 def format_report_command(options: argparse.Namespace) -> str:

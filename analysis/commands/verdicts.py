@@ -5,9 +5,10 @@
 
 import argparse
 import collections
+import contextlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from parallax.analysis.commands import common
@@ -48,7 +49,7 @@ from parallax.analysis.verdicts import study
 from parallax.analysis.verdicts.consistency import PairVerdict
 from parallax.analysis.verdicts.endpoints import describe_mixed_endpoints
 from parallax.analysis.verdicts.reproduction import ReproductionVerdict
-from parallax.harness.record.files import print_lines, write_text, write_texts_atomically
+from parallax.harness.record.files import print_lines, write_files_atomically
 from parallax.harness.record.layout import ANALYSIS_FOLDER
 
 THESIS_PAGE_NAME = "published-tables.md"
@@ -83,7 +84,7 @@ def run_study(options: argparse.Namespace) -> int:
     if options.tables:
         texts |= render_score_tables(output / common.TABLES_FOLDER, verdicts, options.interval)
     with common.open_output_folder(output):
-        write_texts_atomically(texts)
+        write_files_atomically(texts)
     settled = verdicts.options
     lines = [
         f"Score: {settled.chosen_endpoint.description} ({settled.endpoint_source})",
@@ -206,15 +207,12 @@ def run_thesis(options: argparse.Namespace) -> int:
         CommandError: There is nowhere to write.
     """
     verdicts = study.judge_thesis_tables(common.make_options(options))
-    with common.open_output_folder(options.output):
-        write_text(
-            options.output / THESIS_PAGE_NAME, render_markdown(make_thesis_document(verdicts))
-        )
-    lines = [*summarize_verdicts(verdicts), f"Page:  {options.output / THESIS_PAGE_NAME}"]
+    page = options.output / THESIS_PAGE_NAME
+    contents: dict[Path, str | bytes] = {page: render_markdown(make_thesis_document(verdicts))}
+    lines = [*summarize_verdicts(verdicts), f"Page:  {page}"]
     if options.tables:
         tables = render_verdict_tables(options.tables, verdicts)
-        with common.open_output_folder(options.tables):
-            write_texts_atomically(tables)
+        contents |= tables
         lines += [f"Table: {path}" for path in tables]
     if options.figures:
         found = families.make_family_figure_specs(
@@ -222,9 +220,12 @@ def run_thesis(options: argparse.Namespace) -> int:
         )
         items = list(itertools.chain(*found.values()))
         drawn = [item for item in items if isinstance(item, FigureSpec)]
-        with common.open_output_folder(options.figures):
-            draw_figures(drawn, options.figures, options.jobs)
+        contents.update(draw_figures(drawn, options.figures, options.jobs))
         lines += [format_figure_line(item, options.figures) for item in items]
+    with contextlib.ExitStack() as stack:
+        for folder in filter(None, (options.output, options.tables, options.figures)):
+            stack.enter_context(common.open_output_folder(folder))
+        write_files_atomically(contents)
     print_lines(lines)
     return 0
 
@@ -270,7 +271,8 @@ def run_figures(options: argparse.Namespace) -> int:
     output = options.output or common.choose_output_folder(options) / common.FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
-        draw_figures(drawn, output, options.jobs)
+        for path, content in draw_figures(drawn, output, options.jobs):
+            write_file_bytes(path, content)
     print_lines(format_figure_line(item, output) for item in items)
     return 0
 
@@ -327,13 +329,13 @@ def _make_figure_specs(
     return items
 
 
-def draw_figures(specs: list[FigureSpec], output: Path, jobs: int) -> None:
-    """Draw figures to <name>.png and <name>.pdf, with captions in <name>.txt."""
+def draw_figures(specs: list[FigureSpec], output: Path, jobs: int) -> Iterator[tuple[Path, bytes]]:
+    """Yield figures as <name>.png and <name>.pdf, with captions in <name>.txt, by their places."""
     drawn = render_figures(specs, ("png", "pdf"), PNG_DPI, jobs)
     for spec, files in common.track_progress(drawn, len(specs)):
         for kind, content in files.items():
-            write_file_bytes(output / f"{spec.name}.{kind}", content)
-        write_text(output / f"{spec.name}.txt", spec.caption + "\n")
+            yield output / f"{spec.name}.{kind}", content
+        yield output / f"{spec.name}.txt", f"{spec.caption}\n".encode("utf-8", "replace")
 
 
 def format_figure_line(item: FigureSpec | MissingFigure, output: Path) -> str:

@@ -26,7 +26,13 @@ from parallax.analysis.data.runs import (
     make_loaded_run,
 )
 from parallax.harness.record.completeness import NON_FINITE, DivergedError, check_finite
-from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
+from parallax.harness.record.files import (
+    UnusableError,
+    escape_unprintable,
+    make_bytes_writer,
+    read_bounded,
+    write_atomically,
+)
 from parallax.harness.record.layout import RUN_FILE
 from parallax.harness.record.npz_files import RunEvaluations
 from parallax.harness.record.packed import (
@@ -34,6 +40,7 @@ from parallax.harness.record.packed import (
     PackedRow,
     check_columns,
     check_hash,
+    encode_rows,
     judge_row,
     read_evaluations,
     read_rows,
@@ -50,18 +57,24 @@ _LONGEST_SHOWN, _LONGEST_REASON = 255, 1000
 
 
 def write_packed(found: RunCollection, path: Path, *, anonymize: bool = False) -> None:
-    """Write runs to a file atomically.
-
-    `anonymize` removes host names from records, and all but the last part of paths. Anonymizing
-    twice gives the same bytes.
+    """Write runs to a file atomically, as `encode_runs` returns them.
 
     Raises:
         OSError: It cannot be written.
     """
+    write_atomically(path, make_bytes_writer(encode_runs(found, anonymize=anonymize)))
+
+
+def encode_runs(found: RunCollection, *, anonymize: bool = False) -> bytes:
+    """Return a file of packed runs.
+
+    `anonymize` removes host names from records, and all but the last part of paths. Anonymizing
+    twice gives the same bytes.
+    """
     rows = [_run_to_row(item, found.root) for item in found.folders]
     if anonymize:
         rows = [{**row, "run_json": _anonymize_record(row["run_json"])} for row in rows]
-    write_rows(rows, path)
+    return encode_rows(rows)
 
 
 def state_all_settings(found: RunCollection) -> RunCollection:

@@ -121,11 +121,10 @@ def webp_to_png(content: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def save_figure(figure: Figure, png: Path, pdf: Path) -> None:
-    """Write both formats of a figure that was drawn with `get_rc_settings`."""
+def encode_figure(figure: Figure) -> "FigureFiles":
+    """Return the PNG and PDF of a figure that was drawn with `get_rc_settings`."""
     with matplotlib.rc_context(get_rc_settings()):
-        for path, kind in ((png, "png"), (pdf, "pdf")):
-            write_file_bytes(path, figure_to_bytes(figure, kind))
+        return {kind: figure_to_bytes(figure, kind) for kind in ("png", "pdf")}
 
 
 def write_file_bytes(path: Path, content: bytes) -> None:

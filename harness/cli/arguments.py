@@ -15,7 +15,7 @@ from parallax.harness.contract.adapter_discovery import (
 from parallax.harness.contract.fields import SpecError, format_unknown_name
 from parallax.harness.contract.interpreter import find_cache_folder
 from parallax.harness.contract.run_spec import ALIGNMENTS
-from parallax.harness.record.files import escape_lines, escape_unprintable, write_texts_atomically
+from parallax.harness.record.files import escape_lines, escape_unprintable, write_files_atomically
 from parallax.harness.record.layout import find_runs
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = (
         if path in texts:
             texts[path] = finish_markdown(escape_lines(texts[path]))
     try:
-        write_texts_atomically(texts)
+        write_files_atomically(texts)
     except OSError as error:
         raise SpecError(f"{error.filename}: cannot be written ({error.strerror}).") from error
 

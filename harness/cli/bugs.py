@@ -32,7 +32,7 @@ from parallax.harness.probes.intervention_check import format_intervention_label
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport
 from parallax.harness.probes.runner import ProbeTargets, make_probe_target, run_probes
-from parallax.harness.record.files import print_lines, write_texts_atomically
+from parallax.harness.record.files import print_lines, write_files_atomically
 
 NAMED, FOUND, MISSED = "named", "found", "missed"
 SILENT, FALSE_ALARM = "silent", "false alarm"
@@ -299,7 +299,7 @@ def collect_outcomes(cases: Sequence[BugCase], options: argparse.Namespace) -> l
             if options.json:
                 new = {get_key(item) for item in outcomes}
                 others = [item for item in stored if get_key(item) not in new]
-                write_texts_atomically({options.json: outcomes_to_text([*others, *outcomes])})
+                write_files_atomically({options.json: outcomes_to_text([*others, *outcomes])})
     return outcomes
 
 

@@ -17,7 +17,7 @@ from parallax.harness.contract.adapter_discovery import find_adapter_entry_point
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.recipes import find_recipe_files, list_recipe_names
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import write_files_atomically
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,19}")
 _LINE_LENGTH = 100
@@ -129,7 +129,7 @@ def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
                 f"{path} already exists and is not changed: choose another NAME or --in."
             )
     try:
-        write_texts_atomically(new | changed)
+        write_files_atomically(new | changed)
     except OSError as error:
         raise SpecError(f"{error.filename} cannot be written ({error.strerror}).") from error
     return [*new, *changed]

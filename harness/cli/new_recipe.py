@@ -19,7 +19,7 @@ from parallax.harness.record.files import (
     DECODE_ERRORS,
     escape_unprintable,
     print_lines,
-    write_texts_atomically,
+    write_files_atomically,
 )
 
 _NO_COUNTERPART = "no counterpart here"
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     head = (
         f"# {options.file.name} of RL Baselines3 Zoo, {options.env}; the rest as Stable-Baselines3."
     )
-    write_texts_atomically(
+    write_files_atomically(
         {
             folder / "hps" / f"{options.name}.yaml": f"name: {options.name}\n",
             recipe: f"{head}\n{format_recipe(found)}",

@@ -33,7 +33,7 @@ from parallax.harness.environment_probes.answers import (
 )
 from parallax.harness.environment_probes.catalogue import MARK, OWN
 from parallax.harness.environment_probes.own_environment import load_own_target
-from parallax.harness.record.files import print_lines, write_texts_atomically
+from parallax.harness.record.files import print_lines, write_files_atomically
 from parallax.harness.versions.environments import build_environment
 
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
@@ -203,7 +203,7 @@ def run_releases(options: argparse.Namespace) -> int:
     print(*(f"{release}: {text}" for release, text in changes), sep="\n")
     if options.json:
         data = {release: report.to_dict() for release, report in history.items()}
-        write_texts_atomically({options.json: json.dumps(data, indent=1) + "\n"})
+        write_files_atomically({options.json: json.dumps(data, indent=1) + "\n"})
     return CHANGED_EXIT if changes else NO_CHANGE_EXIT
 
 

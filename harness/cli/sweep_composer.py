@@ -31,7 +31,7 @@ from parallax.harness.cli.hydra_app import (
 )
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.run_spec import RunSpec
-from parallax.harness.record.files import write_texts_atomically
+from parallax.harness.record.files import write_files_atomically
 
 SUBSTITUTED_GROUPS = ("framework", "env")
 SEED_KEY = "seed"
@@ -339,7 +339,7 @@ class SweepLauncher(Launcher):
         )
         if folder := self._config.hydra.sweep.dir:
             text = OmegaConf.to_yaml(self._config)
-            write_texts_atomically({Path(folder) / "multirun.yaml": text})
+            write_files_atomically({Path(folder) / "multirun.yaml": text})
         self.launch_runs(specs, results_dir)
         return [
             JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED)

@@ -24,7 +24,7 @@ from parallax.harness.record.files import (
     UnusableError,
     print_lines,
     read_bounded,
-    write_texts_atomically,
+    write_files_atomically,
 )
 from parallax.harness.versions.environments import list_released_versions
 from parallax.harness.versions.history import (
@@ -126,7 +126,7 @@ class ReleaseMeasurement:
             new = measure_release(self._framework, version, missing, self._cache, progress.advance)
             self.history = extend_history(self.history, new)
             if self._file:
-                write_texts_atomically({self._file: history_to_text(self.history)})
+                write_files_atomically({self._file: history_to_text(self.history)})
             if new.releases[version].failure:
                 progress.advance(f"{version} cannot be measured", len(missing))
         return self.history
@@ -245,7 +245,7 @@ def run_page(options: argparse.Namespace) -> int:
     effects = load_bug_effects(trainings) if trainings.is_file() else []
     commands = _read_commands(options.page / COMMANDS_FILE) if effects else ""
     texts = render_files(options.page, effects, commands)
-    write_texts_atomically(texts)
+    write_files_atomically(texts)
     print(*texts, sep="\n")
     return 0
 

@@ -64,6 +64,7 @@ _BASES: dict[str, tuple[type[Any], ...]] = {
 _WORK_SETTINGS = (
     *("batch_size", "gradient_steps", "gradient_steps_per_sample", "repetitions"),
     *("epochs", "num_minibatches", "n_minibatches", "mini_batches"),
+    *("n_step_return_horizon", ".n_step", "stack_num"),  # of Tianshou, for each row of a batch
 )
 """Ends of the names of settings by which one update takes any time or memory."""
 _WORK_SETTING_ENDS = tuple(name + end for name in _WORK_SETTINGS for end in ("", "']"))

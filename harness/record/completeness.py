@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from parallax.harness.record.files import UnusableError, summarize_error
+from parallax.harness.record.files import UnusableError, escape_unprintable, summarize_error
 from parallax.harness.record.layout import RUN_FILE, RunPath, parse_run_path
 from parallax.harness.record.run_json import (
     CHECKSUM_FIELD,
@@ -194,7 +194,8 @@ def _check_schedule(record: RunRecord) -> None:
     scheduled, spec = record.steps.scheduled, record.spec
     own_adapter = re.match(r"(?:parallax\.)?adapters\.(\w+)", record.adapter)
     if own_adapter and own_adapter[1] != spec.framework:
-        raise UnusableError(f"adapter={record.adapter}, and spec.framework={spec.framework}")
+        names = map(escape_unprintable, (record.adapter[:200], spec.framework))
+        raise UnusableError("adapter={}, and spec.framework={}".format(*names))
     if record.imported is not None:  # files of other tools end where they end
         if record.weights_sha256 or record.update_schedule:
             raise UnusableError(f"{RUN_FILE} has weights of a training and says `imported`")

@@ -227,28 +227,39 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
 
 
-def write_texts_atomically(texts: Mapping[Path, str]) -> None:
-    """Write several UTF-8 files, making folders as needed: all of them, or none.
+def write_files_atomically(contents: Mapping[Path, str | bytes]) -> None:
+    """Write several files, making folders as needed: all of them, or none. Text is UTF-8.
 
     Raises:
         OSError: One cannot be written; what was written before is undone.
     """
-    undo: list[Callable[[], None]] = []
-    for path in texts:
+    undo: list[Callable[[], object]] = []
+    backups: list[Path] = []
+    for path in contents:
         if path.exists() and not path.is_file():  # a device may have no end
             text = "it is a folder" if path.is_dir() else "it is no regular file"
             raise OSError(errno.EINVAL, text, str(path), None, str(path))
     try:
-        for path, text in texts.items():
+        for path, content in contents.items():
             for folder in reversed([f for f in path.parents if not f.exists()]):
                 folder.mkdir()
                 undo.append(folder.rmdir)
-            undo.append(_make_restore(path))
-            write_atomically(path, make_bytes_writer(text.encode("utf-8", "replace")))
-    except BaseException:
+            if path.is_symlink() or path.exists():
+                backups.append(_back_up(path))
+                undo.append(functools.partial(backups[-1].replace, path))
+            else:
+                undo.append(functools.partial(path.unlink, missing_ok=True))
+            raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            write_atomically(path, make_bytes_writer(raw))
+    except BaseException as error:
         for step in reversed(undo):
             step()
+        if isinstance(error, OSError):
+            error.filename = error.filename2 = str(path)  # not a temporary name
         raise
+    finally:
+        for backup in backups:
+            backup.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -280,7 +291,11 @@ def to_plain_json(value: Any) -> Any:
     return value
 
 
-def _make_restore(path: Path) -> Callable[[], None]:
-    if not path.exists():
-        return functools.partial(path.unlink, missing_ok=True)
-    return functools.partial(write_atomically, path, make_bytes_writer(path.read_bytes()))
+def _back_up(path: Path) -> Path:
+    # Not a copy: the file may have terabytes, or be a link to somebody's private file.
+    backup = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}")
+    try:
+        os.link(path, backup, follow_symlinks=False)
+    except OSError:  # no hard links on this file system, or to files of other users
+        path.rename(backup)
+    return backup

@@ -13,6 +13,7 @@ no hash; everything else is checked there too. `UnusableError` says what is wron
 import collections
 import dataclasses
 import hashlib
+import io
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from parallax.harness.record.completeness import RunReading, judge_run
 from parallax.harness.record.files import (
     UnusableError,
     escape_unprintable,
+    make_bytes_writer,
     open_regular_file,
     summarize_error,
     write_atomically,
@@ -80,18 +82,25 @@ _MOST_CONTAINERS, _MOST_ITEMS = 2**22, 2**25
 
 
 def write_rows(rows: Iterable[PackedRow], path: Path) -> None:
-    """Write rows atomically, sorted by their folders' names, each with its hash.
+    """Write rows atomically, as `encode_rows` returns them.
 
     Raises:
         OSError: The file cannot be written.
     """
+    write_atomically(path, make_bytes_writer(encode_rows(rows)))
+
+
+def encode_rows(rows: Iterable[PackedRow]) -> bytes:
+    """Return a file of rows, sorted by their folders' names, each with its hash."""
     ordered = sorted(map(dict, rows), key=lambda row: str(row["folder"]))
     # Converted to a table first: the hashed values have the types that a reader will find.
     typed = pyarrow.Table.from_pylist(ordered, schema=PACKED_SCHEMA).to_pylist()
     hashed = [{**row, _HASH: hash_row(row)} for row in typed]
     table = pyarrow.Table.from_pylist(hashed, schema=PACKED_SCHEMA)
     options = {"compression": "zstd", "write_page_checksum": True}
-    write_atomically(path, lambda file: pyarrow.parquet.write_table(table, file, **options))
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(table, file, **options)
+    return file.getvalue()
 
 
 def hash_row(row: PackedRow) -> str:

@@ -127,14 +127,22 @@ def test_an_output_that_cannot_be_written_is_one_message(results, make_run, tmp_
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_all_tables_are_written_or_none(results, make_run, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["study", "verdicts"], "omnibus.csv"),
+        (["compare"], "learning_curves.png"),
+        (["report", "--markdown"], "report.md"),
+    ],
+)
+@pytest.mark.usefixtures("blank_figures")
+def test_all_files_are_written_or_none(words, name, results, make_run, tmp_path, capsys):
     make_run()
     output = tmp_path / "output"
-    (output / "omnibus.csv").mkdir(parents=True)
-    assert main(["study", "verdicts", str(results), "--output", str(output)]) == 2
-    words = f"{output / 'omnibus.csv'}: cannot be written: it is a folder. Choose another"
-    assert words in capsys.readouterr().err
-    assert [path.name for path in output.iterdir()] == ["omnibus.csv"]
+    (output / name).mkdir(parents=True)
+    assert main([*words, str(results), "--output", str(output)]) == 2
+    assert f"{output / name}: cannot be written: it is a folder. Choose" in capsys.readouterr().err
+    assert [path.name for path in output.iterdir()] == [name]
 
 
 @pytest.mark.parametrize(

@@ -242,8 +242,10 @@ def test_imported_runs_cannot_be_planned(tmp_path, capsys):
         )
     words = ["--pattern", "{algorithm}/{env}_{seed}", "--results-dir", str(tmp_path)]
     assert main(["import", str(tmp_path / "logs"), "--study", "study", *words]) == 0
-    assert main(["study", "plan", str(tmp_path / "study")]) == 2
-    assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
+    for words in ([], ["--sequential"]):
+        assert main(["study", "plan", str(tmp_path / "study"), *words]) == 2
+        assert "no setting has complete runs of two frameworks" in capsys.readouterr().err
+    assert not (tmp_path / "study/analysis").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -272,6 +273,9 @@ def test_foreign_page_is_not_overwritten(site, tmp_path, capsys):
     assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
     assert f"{page}: there is a page already" in capsys.readouterr().err
     assert page.read_text() == "# Mine\n" and not (tmp_path / "tables").exists()
+    os.truncate(page, 2**40)  # none of its bytes is on the disk
+    assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path)]) == 2
+    assert f"{page} cannot be read (is too large: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -323,6 +327,16 @@ def test_nothing_is_written_through_a_link_in_the_folder(site, tmp_path, name, c
     assert main(["study", "publish", str(site / "mine.parquet"), str(tmp_path / "to")]) == 2
     assert f"{place} is a link: delete it, or give another folder." in capsys.readouterr().err
     assert not list((tmp_path / "elsewhere").iterdir()) and list(place.parent.iterdir()) == [place]
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_all_files_of_a_publication_are_written_or_none(site, tmp_path, capsys):
+    place = tmp_path / "to/report.html"
+    place.mkdir(parents=True)
+    words = [str(site / "mine.parquet"), str(tmp_path / "to"), "--html", "--jobs", "1"]
+    assert main(["study", "publish", *words]) == 2
+    assert f"{place}: cannot be written: it is a folder" in capsys.readouterr().err
+    assert list(place.parent.iterdir()) == [place]
 
 
 def test_further_files_are_scored_by_the_endpoint_of_the_study(site, tmp_path, writer, monkeypatch):

@@ -56,6 +56,20 @@ def test_docs_page_equals_the_output_of_the_command(answers, tmp_path, capsys, m
     assert {"reproduction", "intervals_ppo", "intervals_td3", "intervals_sac"} <= drawn
 
 
+@pytest.mark.parametrize("option", ["--tables", "--figures"])
+@pytest.mark.usefixtures("blank_figures")
+def test_all_files_are_written_or_none(answers, tmp_path, capsys, monkeypatch, option):
+    known = {VerdictOptions(): answers}  # judged once
+    monkeypatch.setattr("parallax.analysis.verdicts.study.judge_thesis_tables", known.__getitem__)
+    place = tmp_path / "to/file"
+    place.parent.mkdir()
+    place.touch()
+    words = ["study", "thesis", "--output", str(place.parent), option, str(place), "--jobs", "1"]
+    assert main(words) == 2
+    assert f"{place}: cannot be written: File exists" in capsys.readouterr().err
+    assert list(place.parent.iterdir()) == [place]
+
+
 def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
     study_results = results_from_published(answers)
     (row,) = (

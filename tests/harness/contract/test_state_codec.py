@@ -512,18 +512,24 @@ def test_settings_of_an_updates_size_are_not_changed(number):
     """One update with a batch of a billion transitions takes all memory."""
     live = Web()
     live.batch_size, live.cfg, live.minibatches = 256, {"gradient_steps": 1}, 0
+    live.n_step_return_horizon = live.n_step = live.stack_num = 1
+    live.train_step = 0  # a counter
     state = StateReader().read(live)
     for name, change in (
         ("batch_size", lambda found: found.update(batch_size=number)),
+        ("horizon", lambda found: found.update(n_step_return_horizon=number)),
+        ("n_step", lambda found: found.update(n_step=number)),
+        ("stack_num", lambda found: found.update(stack_num=number)),
         ("gradient_steps", lambda found: found["cfg"]["pairs"][0].__setitem__(1, number)),
     ):
         changed = copy.deepcopy(state)
         change(changed["attributes"])
         with pytest.raises(StateMismatchError, match=rf"{name}.* is another number than"):
             StateWriter().write(live, changed)
-    state["attributes"]["minibatches"] = 10**9
+    state["attributes"] |= {"minibatches": 10**9, "train_step": 7}
     StateWriter().write(live, state)
     assert (live.batch_size, live.cfg, live.minibatches) == (256, {"gradient_steps": 1}, 10**9)
+    assert live.train_step == 7
 
 
 def make_optimizer(torch):

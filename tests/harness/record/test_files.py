@@ -19,11 +19,34 @@ def test_files_written_before_a_failure_are_rolled_back(tmp_path):
     old, new, beyond = tmp_path / "old", tmp_path / "made" / "new", tmp_path / ("x" * 300)
     old.write_text("before")
     with pytest.raises(OSError, match="File name too long"):
-        files.write_texts_atomically({old: "after", new: "after", beyond / "file": "after"})
+        files.write_files_atomically({old: "after", new: "after", beyond / "file": "after"})
     assert old.read_text() == "before"
     assert not new.exists() and not new.parent.exists()
-    files.write_texts_atomically({old: "after", new: "after"})
+    files.write_files_atomically({old: "after", new: "after"})
     assert old.read_text() == new.read_text() == "after"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_replaced_files_are_restored_without_reading_them(tmp_path, monkeypatch, has_links):
+    def refuse(*_, **__):
+        raise PermissionError("no hard links")
+
+    if not has_links:
+        monkeypatch.setattr("os.link", refuse)
+    secret, link, large = tmp_path / "secret", tmp_path / "to/link", tmp_path / "to/large"
+    secret.write_text("mine")
+    link.parent.mkdir()
+    link.symlink_to(secret)
+    large.touch()
+    os.truncate(large, 2**40)  # none of its bytes is on the disk
+    beyond = link.parent / ("x" * 300) / "file"
+    with pytest.raises(OSError, match="File name too long") as caught:
+        files.write_files_atomically({link: "a", large: "b", beyond: "c"})
+    assert caught.value.filename == str(beyond)
+    assert link.is_symlink() and large.stat().st_size == 2**40
+    files.write_files_atomically({link: "a", large: b"b"})
+    assert (link.read_text(), large.read_text(), secret.read_text()) == ("a", "b", "mine")
+    assert sorted(link.parent.iterdir()) == [large, link] and not link.is_symlink()
 
 
 def test_lines_are_printed_without_control_characters(capsys):
@@ -72,7 +95,7 @@ def test_special_files_are_neither_read_nor_replaced(tmp_path):
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError, match="no regular file"):
-            files.write_texts_atomically({tmp_path / "first": "a", tmp_path / "socket": "b"})
+            files.write_files_atomically({tmp_path / "first": "a", tmp_path / "socket": "b"})
     assert not (tmp_path / "first").exists()
 
 

@@ -99,12 +99,6 @@ def test_a_write_that_fails_leaves_no_temporary_file(folder):
         files.write_atomically(path, vanish)
 
 
-def test_rollback_is_possible_if_nothing_was_written(tmp_path):
-    path = tmp_path / "never written"
-    files._make_restore(path)()
-    assert not path.exists()
-
-
 @pytest.mark.parametrize("size", [0, 5, 6])
 def test_file_of_the_maximum_size_is_read_and_a_larger_one_refused(tmp_path, size):
     path = tmp_path / "a"
@@ -567,6 +561,10 @@ def judge(with_evaluations=False, **options):
         ({"adapter": "adapters.sb3:SB3Adapter"}, ("", set(), 0)),
         ({"adapter": "mine:Adapter"}, ("", set(), 0)),
         ({"adapter": "parallax.adapters.sbx:SbxAdapter"}, (OTHER_ADAPTER, {"damaged"}, 0)),
+        (
+            {"adapter": "parallax.adapters.sbx:SbxAdapter\n\x1b[2J" + "x" * 1000},
+            (OTHER_ADAPTER.replace(",", f"\\n\\x1b[2J{'x' * 163},"), {"damaged"}, 0),
+        ),
         ({"requested": 284, "requested_values": {"train_freq": 8}}, ("", set(), 0)),
         (
             {"requested": 283, "requested_values": {"train_freq": 8}},
