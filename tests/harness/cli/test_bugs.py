@@ -195,7 +195,7 @@ def test_bugs_without_a_stored_outcome_are_not_found(tmp_path, capsys):
         ({"outcome": "not driven", "changed": []}, "outcome=not driven"),
         ({"outcome": "found"}, "changed="),
         ({"changed": ["ppo.approximate_kl"] * 2}, "changed="),
-        ({"changed": ["ppo.approximate_kl", "td3.critic_loss"]}, "changed="),
+        ({"changed": ["ppo.approximate_kl", "td3.target_update"]}, "changed="),
         ({"changed": ["ppo.gae"]}, "changed="),
         ({"outcome": "found", "changed": ["a"]}, "changed="),
         ({"last_bad": "9.9"}, "last_bad=9.9"),
