@@ -19,13 +19,15 @@ from parallax.harness.record.reading import find_damage
 from parallax.slurm.states import RESUBMITTABLE_STATES
 
 _WATCH_SECONDS = 10.0
+_LISTED_RUNS = 20
 
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax status`."""
     _add_folder_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument(
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--json", action="store_true", help="print everything as JSON")
+    mode.add_argument(
         "--watch",
         action="store_true",
         help=f"repeat every {_WATCH_SECONDS:.0f} seconds until no run is queued or running",
@@ -33,11 +35,11 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list",
         type=make_number_parser(0, 10**9),
-        default=20,
+        default=_LISTED_RUNS,
         metavar="N",
         help="name at most N incomplete runs (default: %(default)s)",
     )
-    parser.add_argument(
+    mode.add_argument(
         "--files",
         action="store_true",
         help="instead, read every file of all runs and name the damaged files",
@@ -102,6 +104,8 @@ def run_status(options: argparse.Namespace) -> int:
     Returns:
         0; with `--files` 1 where a file is damaged.
     """
+    if (options.json or options.files) and options.list != _LISTED_RUNS:
+        raise SpecError(f"--{'json' if options.json else 'files'} names all runs: drop --list.")
     if options.files:
         return _print_damaged_files(options.folder)
     from rich.console import Console  # help and other commands do not need it

@@ -19,6 +19,7 @@ MAX_MUTANTS, MAX_PAIRS = 1000, 4000
 _MAX_BYTES = 2**23
 
 Name = Annotated[str, msgspec.Meta(max_length=500)]
+Seed = Annotated[int, msgspec.Meta(ge=0)]
 SuccessFlag = Annotated[int, msgspec.Meta(ge=0, le=1)]
 PairSuccesses = list[NDArray[np.bool_]]
 """Successes of one agent of each pair, bool[tests]."""
@@ -40,7 +41,7 @@ class GeneratorResults(msgspec.Struct, frozen=True):
     original: list[list[SuccessFlag]] = []
     mutant: list[list[SuccessFlag]] = []
     reason: Name = msgspec.field(name="why_not", default="")
-    predictor_accuracy: float = math.nan
+    predictor_accuracy: Annotated[float, msgspec.Meta(ge=0, le=1)] = math.nan
 
     @property
     def pairs(self) -> tuple[PairSuccesses, PairSuccesses]:
@@ -63,8 +64,8 @@ class MutantResults(msgspec.Struct, frozen=True):
     operator: Name
     value: float | None
     original_value: float | None
-    mutant_seeds: list[int] = msgspec.field(name="trained")
-    seeds: list[int]
+    mutant_seeds: list[Seed] = msgspec.field(name="trained")
+    seeds: list[Seed]
     tests: dict[Literal["replay", "weak", "strong"], GeneratorResults]
 
 
@@ -80,7 +81,7 @@ class MutationSetting(msgspec.Struct, frozen=True):
     algorithm: Name
     hps: Name
     framework: Name
-    originals: list[int]
+    originals: list[Seed]
     steps: Annotated[int, msgspec.Meta(ge=1)]
     mutants: list[MutantResults]
 

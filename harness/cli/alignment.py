@@ -20,6 +20,7 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     add_names_argument,
+    check_used_options,
     select_frameworks,
     select_names,
 )
@@ -328,14 +329,14 @@ def run(options: argparse.Namespace) -> int:
     form = "github" if options.markdown else "simple"
     frameworks = select_frameworks(options.frameworks)
     if options.options:
-        if options.hps or options.alignment or options.paper:
-            raise SpecError("--options lists defaults: drop --hps, --alignment and --paper.")
+        used = ("options", "algorithms", "frameworks", "env", "markdown")
+        check_used_options(options, used, "--options lists defaults")
         algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
         print(format_options(algorithms, options.env, frameworks, form))
         return 0
     if options.paper:
-        if options.hps or options.alignment:
-            raise SpecError("--paper uses the original papers' values: drop --hps, --alignment.")
+        used = ("paper", "algorithms", "frameworks", "env", "markdown")
+        check_used_options(options, used, "--paper uses the original papers' values")
         algorithms = select_names("--algorithms", options.algorithms, list(THESIS_TABLE_NUMBERS))
         env = options.env or EXAMPLE_TASKS["continuous"]
         print(format_appendix(algorithms, env, frameworks, form))

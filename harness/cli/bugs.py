@@ -107,8 +107,10 @@ class BugOutcome:
     def __post_init__(self) -> None:
         if self.outcome not in _ORDER:
             raise ValueError(f"outcome={self.outcome!r} must be one of {', '.join(_ORDER)}")
-        if self.outcome in (NAMED, FOUND, FALSE_ALARM) and not self.changed:
-            raise ValueError(f"outcome={self.outcome!r} needs `changed`, the probes that saw it")
+        is_seen = self.outcome in (NAMED, FOUND, FALSE_ALARM)
+        if is_seen != bool(self.changed):
+            need = "needs" if is_seen else "cannot have"
+            raise ValueError(f"outcome={self.outcome!r} {need} `changed`, the probes that saw it")
 
 
 def list_bug_cases(frameworks: Sequence[str], names: Sequence[str] = ()) -> tuple[BugCase, ...]:
@@ -257,6 +259,7 @@ def run(options: argparse.Namespace) -> int:
     """
     cases = list_bug_cases(options.frameworks or list_usable_frameworks(), options.bug)
     if options.list:
+        check_used_options(options, ("list", "frameworks", "bug"), "--list runs no probe")
         print(*map(format_case, cases), sep="\n")
         return 0
     if options.answers:
@@ -333,8 +336,9 @@ def _check_outcome(file: Path, item: BugOutcome, case: BugCase) -> None:
     if item.outcome not in (possible if case.is_driven else {NOT_DRIVEN}):
         different.append("outcome")
     is_named = bool(set(item.changed) & set(case.expected_probes))
-    is_known = set(item.changed) <= {probe.name for probe in PROBES}
-    if not is_known or (item.outcome == NAMED and not is_named):
+    own = [probe.name for probe in PROBES if probe.algorithm == case.algorithm]
+    is_possible = set(item.changed) <= set(own) and len(set(item.changed)) == len(item.changed)
+    if not is_possible or (item.outcome in (NAMED, FOUND) and is_named != (item.outcome == NAMED)):
         different.append("changed")
     if different:
         name = different[0]

@@ -11,6 +11,7 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_frameworks_argument,
     add_names_argument,
+    check_used_options,
     get_single_algorithm,
     select_frameworks,
     select_names,
@@ -94,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.names and options.kind != CHANGES:
         raise SpecError(f"{options.names[0]}: only --kind {CHANGES} takes names: leave it out.")
+    mode = f"--kind {options.kind} does not use all options given"
+    check_used_options(options, _list_used_options(options), mode)
     if options.kind == MUTANTS:
         return _print_mutants(options)
     if options.kind == USER_FAULTS:
@@ -101,6 +104,14 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(lines))
         return 0
     return _print_changes(options)
+
+
+def _list_used_options(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.kind == USER_FAULTS:
+        drawn = ("operators", "hps", "steps", "values", "seed") if options.algorithms else ()
+        return "kind", "names", "algorithms", *drawn
+    used = ("kind", "names", "frameworks", "algorithms", "all", "json")
+    return used if options.kind == CHANGES else (*used, "operators")
 
 
 def _print_changes(options: argparse.Namespace) -> int:

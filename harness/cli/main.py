@@ -405,6 +405,8 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
             action.metavar = action.dest.upper()  # as help texts refer to it
         if action.type is Path:
             action.type = parse_path
+        elif action.type in (None, str) and action.nargs != 0:  # flags take no text
+            action.type = parse_text
     defaults = {action.dest: action.default for action in parser._actions}
     parser.set_defaults(option_defaults=defaults)
     return parser
@@ -417,6 +419,15 @@ def parse_path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("names nothing: give a path, or . for the current folder")
     return Path(text)
+
+
+def parse_text(text: str) -> str:
+    """Return a text; an empty one, such as that of an unset variable, would mean the default."""
+    import argparse
+
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: leave it out, or give a value")
+    return text
 
 
 def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:

@@ -39,6 +39,8 @@ examples:
   parallax mutation test results/mutation
   parallax mutation score results/mutation"""
 
+_MAX_MUTANTS = 20
+
 if TYPE_CHECKING:
     from parallax.harness.policy_tests.challenge import MutationTestOptions, MutationTestStudy
 
@@ -133,7 +135,7 @@ def add_detectors_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-mutants",
         type=make_number_parser(0, 100_000),
-        default=20,
+        default=_MAX_MUTANTS,
         metavar="N",
         help="number of random mutants for --conformance without a study (default: %(default)s)",
     )
@@ -152,6 +154,10 @@ def run_detectors(options: argparse.Namespace) -> int:
     """Print which detector notices which mutant."""
     if options.training_seconds < 0 or math.isinf(options.training_seconds):
         raise SpecError(f"--training-seconds {options.training_seconds}: give 0 or more seconds.")
+    if not options.conformance and options.max_mutants != _MAX_MUTANTS:
+        raise SpecError("--max-mutants is about --conformance FILE: add it, or drop --max-mutants.")
+    if options.results is None and not math.isnan(options.training_seconds):
+        raise SpecError("--training-seconds is about a study's trainings: name the study's folder.")
     check_output_folders([options.conformance, options.output, options.figure])
     probed = _read_probe_verdicts(options.mutants)
     runs, unused, versions = (

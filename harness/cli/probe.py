@@ -36,7 +36,7 @@ from parallax.harness.probes.experiments import AlignmentLevel
 from parallax.harness.probes.probe import Probe
 from parallax.harness.probes.results import ProbeReport, report_to_text
 from parallax.harness.probes.runner import ProbeRequest
-from parallax.harness.record.files import make_number_parser, print_lines
+from parallax.harness.record.files import escape_unprintable, make_number_parser, print_lines
 
 _EPILOG = """\
 exit codes:
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seeds", type=seeds, default=1, metavar="N", help=text)
     text = "probe environments, wrappers and vectorized environments instead of updates; with a "
     text += "name, your own wrapper or environment"
-    group.add_argument("--environments", nargs="?", const="", metavar="MODULE:CLASS", help=text)
+    group.add_argument("--environments", nargs="?", const=False, metavar="MODULE:CLASS", help=text)
     text = "with --environments: measure these releases of gymnasium, each in a virtual "
     text += "environment that is built and cached"
     add_names_argument(group, "--releases", text)
@@ -247,7 +247,8 @@ def run_installed_code(probes: Sequence[Probe], options: argparse.Namespace) -> 
         flips = baseline.list_seed_flips(found, options.seeds)
         first = [name for name in found.versions if " seed " not in name]
         found = baseline.select_answers(found, [probe.name for probe in probes], first)
-    table = report.format_report(found, options.all)
+    # Texts of a file may hold ends of lines, which would print lines of their own.
+    table = list(map(escape_unprintable, report.format_report(found, options.all)))
     if stored or options.drift:  # what changed first, and everything below it
         changed = print_comparison(found, stored, options, probes)
         print_lines(["", *table])
@@ -387,7 +388,7 @@ def print_comparison(
     if stored:
         print(f"\nAgainst {options.baseline}: {len(changes)} answers changed.")
         versions = baseline.list_version_differences(found, stored)
-        print_lines(f"  {line}" for line in (*changes, *versions))
+        print_lines(f"  {escape_unprintable(line)}" for line in (*changes, *versions))
     if options.update_baseline:
         merged = merge_reports(found, stored) if stored else found
         write_output_files({options.baseline: report_to_text(merged)})

@@ -21,7 +21,6 @@ from parallax.harness.contract.adapter_discovery import list_usable_frameworks, 
 from parallax.harness.contract.data_files import read_user_file
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.interpreter import add_project_to_path, find_cache_folder
-from parallax.harness.contract.packages import parse_version
 from parallax.harness.environment_probes import page
 from parallax.harness.environment_probes.answers import (
     FAILED,
@@ -33,8 +32,9 @@ from parallax.harness.environment_probes.answers import (
 )
 from parallax.harness.environment_probes.catalogue import MARK, OWN
 from parallax.harness.environment_probes.own_environment import load_own_target
-from parallax.harness.record.files import print_lines, write_files_atomically
+from parallax.harness.record.files import escape_unprintable, print_lines, write_files_atomically
 from parallax.harness.versions.environments import build_environment
+from parallax.harness.versions.history import sort_versions
 
 NO_CHANGE_EXIT, CHANGED_EXIT, FAILED_EXIT = 0, 1, 3
 _PACKAGE = "parallax.harness.environment_probes"
@@ -88,7 +88,7 @@ def run_environments(options: argparse.Namespace) -> int:
     report = select_questions(report, options.probe)
     if options.probe and not any(report.answers.values()):
         raise SpecError(f"Nothing answers --probe {','.join(options.probe)}: name another library.")
-    print_lines(format_environment_report(report, options.all))
+    print_lines(map(escape_unprintable, format_environment_report(report, options.all)))
     changed = False
     if options.python:
         other = run_environment_probes(libraries, options.python)
@@ -133,9 +133,17 @@ def find_requested_libraries(options: argparse.Namespace) -> tuple[EnvironmentLi
 def load_stored_report(path: Path) -> EnvironmentReport:
     """Load the answers of a file of --json."""
     try:
-        return load_environment_report(read_user_file(path, _MAX_ANSWER_BYTES).decode())
+        report = load_environment_report(read_user_file(path, _MAX_ANSWER_BYTES).decode())
     except (OSError, ValueError, ArithmeticError, RecursionError) as error:
         raise SpecError(f"--answers {path} cannot be read as answers: {error}") from error
+    known = {question.name for question in page.ALL_QUESTIONS}
+    for name, found in report.answers.items():
+        if unknown := found.keys() - known:
+            raise SpecError(
+                f"--answers {path}: {name}: question={min(unknown)} is not known. Measure the "
+                "answers again with --json."
+            )
+    return report
 
 
 def select_questions(report: EnvironmentReport, parts: Sequence[str]) -> EnvironmentReport:
@@ -163,11 +171,13 @@ def format_environment_report(report: EnvironmentReport, shows_all: bool) -> lis
         for question, answer in found.items()
         if answer.outcome == FAILED
     ]
-    lines += [f"\nfailed: {name}, {question}: {words}" for name, question, words in failed]
+    for name, question, words in failed:
+        lines += ["", f"failed: {name}, {question}: {words}"]
     if shows_all:
         for name, found in report.answers.items():
             lines += ["", name, *(f"  {q}: {describe_answer(a)}" for q, a in found.items())]
-    lines += [f"\nnot measured: {name}: {why}" for name, why in report.missing.items()]
+    for name, why in report.missing.items():
+        lines += ["", f"not measured: {name}: {why}"]
     return lines
 
 
@@ -191,8 +201,7 @@ def run_releases(options: argparse.Namespace) -> int:
     """Measure releases of gymnasium, print what changed between them and store the answers."""
     libraries = select_libraries(["gymnasium"])
     history: dict[str, EnvironmentReport] = {}
-    for release in options.releases:
-        parse_version(release)
+    for release in sort_versions(options.releases):
         requirements = [f"gymnasium=={release}"]
         if release.startswith(("0.27", "0.28")):
             requirements += _OLD_REQUIREMENTS

@@ -82,9 +82,10 @@ def _select_runs(place: Path, count: int | None, seed: int) -> list[RunReading]:
     """Return the runs to train again."""
     if _is_packed(place):
         return draw_runs(place, _DEFAULT_RUN_COUNT if count is None else count, seed)
-    if count not in (None, 1):
+    if count not in (None, 1) or seed:
+        option = f"--seed={seed}" if count in (None, 1) else f"--runs={count}"
         raise SpecError(
-            f"--runs={count} draws from a file of packed runs, and {place} is not one: drop --runs."
+            f"{option} draws from a file of packed runs, and {place} is not one: drop it."
         )
     before = read_run(place, with_evaluations=True)
     if not before.complete:

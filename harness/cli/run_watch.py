@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from parallax.harness.cli.arguments import find_run_folders
+from parallax.harness.cli.arguments import check_used_options, find_run_folders
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.record.completeness import RunReading
 from parallax.harness.record.files import UnusableError, escape_unprintable
@@ -203,13 +203,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the run, or the runs of a study, until they end."""
     if options.findings:
+        used = ("folder", "findings", "notes")
+        check_used_options(options, used, "--findings prints one table")
         for line in format_findings(options.folder, notes=options.notes).splitlines():
             print(escape_unprintable(line))
         return 0
     if options.notes:
         raise SpecError("--notes needs --findings: add --findings, or drop --notes.")
-    if not options.every <= _MAX_INTERVAL:
-        raise SpecError(f"--every={options.every} must be at most {_MAX_INTERVAL:,} seconds.")
+    if not 0 <= options.every <= _MAX_INTERVAL:
+        raise SpecError(f"--every={options.every} must be from 0 to {_MAX_INTERVAL:,} seconds.")
     return watch_folder(options.folder, max(options.every, _MIN_INTERVAL), options.once)
 
 

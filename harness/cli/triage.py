@@ -18,6 +18,7 @@ from parallax.harness.cli.arguments import (
     add_algorithms_argument,
     add_cache_argument,
     add_trust_argument,
+    check_used_options,
     get_single_algorithm,
     load_study,
 )
@@ -146,6 +147,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what changed and whether it matters."""
     algorithm = get_single_algorithm(options.algorithms, list(PROBED_ALGORITHMS))
+    if options.no_training:
+        used = ("first", "second", "algorithms", "no_training", "cache")
+        check_used_options(options, used, "--no-training stops after lockstep")
     schedule = _make_schedule(options)
     reference = None if options.no_training else find_reference(options, algorithm)
     sides = [parse_side(text, algorithm, options.cache) for text in (options.first, options.second)]

@@ -12,6 +12,7 @@ from parallax.harness.cli.arguments import (
     add_names_argument,
     add_probe_argument,
     check_output_folders,
+    check_used_options,
 )
 from parallax.harness.cli.progress import CommandProgress
 from parallax.harness.contract.adapter_discovery import load_adapter
@@ -22,6 +23,7 @@ from parallax.harness.probes.baseline import describe_change
 from parallax.harness.probes.probe import Probe
 from parallax.harness.record.files import (
     UnusableError,
+    escape_unprintable,
     print_lines,
     read_bounded,
     write_files_atomically,
@@ -139,6 +141,9 @@ def run(options: argparse.Namespace) -> int:
         0; 3 where a release or a probe could not be measured.
     """
     if options.page:
+        if options.framework:
+            raise SpecError(f"--page shows all frameworks of its folder: drop {options.framework}.")
+        check_used_options(options, ("page",), "--page measures nothing")
         return run_page(options)
     if not options.framework:
         raise SpecError("Name a framework, such as: parallax versions sb3")
@@ -147,6 +152,8 @@ def run(options: argparse.Namespace) -> int:
         supported.list_requirements(version)
     check_output_folders([options.json])
     if options.bisect:
+        used = ("framework", "bisect", "releases", "json", "cache")
+        check_used_options(options, used, "--bisect measures one probe")
         return run_bisection(options)
     probes = catalogue.select_probes(options.algorithms or [], options.probe)
     versions = sort_versions(options.releases or list_released_versions(supported))
@@ -155,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
         for version in versions:
             measurement.measure(version, progress)
     print(f"{options.framework}, {len(probes)} probes:")
-    print_lines(format_history(measurement.history, versions))
+    print_lines(map(escape_unprintable, format_history(measurement.history, versions)))
     failed = any(list_failures(measurement.history, version) for version in versions)
     return FAILED_EXIT if failed else 0
 

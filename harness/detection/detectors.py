@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ PROBES, CONFORMANCE, DIAGNOSIS, RETURNS = "probes", "conformance", "diagnosis", 
 SEED_COUNTS = (5, 10)
 """Pairs of seeds at which returns are tested."""
 SIGNIFICANCE_LEVEL = 0.05
+_MAX_SECONDS = 1e10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +63,14 @@ class DetectorVerdict:
 
     def __post_init__(self) -> None:
         """Refuse impossible costs, whose median would be printed."""
-        if self.seconds < 0 or math.isinf(self.seconds):
-            raise ValueError(f"seconds={self.seconds} must be finite and not negative, or NaN")
+        _check_verdict(self.found, self.by, self.seconds)
+
+
+def _check_verdict(found: bool, by: str, seconds: float) -> None:
+    if found and not by:
+        raise ValueError("a bug that is found needs `by`, the name of what finds it")
+    if not (0 <= seconds <= _MAX_SECONDS or math.isnan(seconds)):
+        raise ValueError(f"seconds={seconds} must be from 0 to {_MAX_SECONDS:g}, or NaN")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +88,10 @@ class ExaminedMutant:
     outcome: Literal["found", "missed", "equivalent", "breaks"]
     by: str
     seconds: float
+
+    def __post_init__(self) -> None:
+        """Refuse what the verdict of the probes cannot be."""
+        _check_verdict(self.outcome == "found", self.by, self.seconds)
 
 
 def judge_probes(line: ExaminedMutant) -> DetectorVerdict:
@@ -253,7 +265,15 @@ def read_verdicts(path: Path) -> list[DetectorVerdict]:
     Raises:
         SpecError: The file holds something else.
     """
-    return load_json_lines(path, DetectorVerdict, "verdicts. `mutation detectors` writes them")
+    what = "verdicts. `mutation detectors` writes them"
+    found = load_json_lines(path, DetectorVerdict, what)
+    for verdict in found:
+        if verdict.detector != CONFORMANCE:
+            raise SpecError(
+                f"{path}: {verdict.mutant}: detector={verdict.detector} must be {CONFORMANCE}: the "
+                "others are measured. Remove the line."
+            )
+    return found
 
 
 def append_verdict(path: Path, verdict: DetectorVerdict) -> None:
@@ -347,8 +367,8 @@ def _format_cell(verdict: DetectorVerdict | None) -> str:
 
 
 def _format_median(seconds: Sequence[float]) -> str:
-    known = sorted(value for value in seconds if not math.isnan(value))
-    return f"{known[len(known) // 2]:.1f}" if known else "as the trainings"
+    known = [value for value in seconds if not math.isnan(value)]
+    return f"{statistics.median(known):.1f}" if known else "as the trainings"
 
 
 CONFIDENCE_LEVEL = 0.95

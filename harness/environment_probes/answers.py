@@ -7,6 +7,7 @@ from typing import Any
 
 AS_DEFINED, DIFFERS, CONVENTION = "as defined", "differs", "convention"
 NOT_MEASURED, FAILED = "not measured", "failed"
+_MAX_SECONDS = 1e10
 OUTCOMES = (AS_DEFINED, DIFFERS, CONVENTION, NOT_MEASURED, FAILED)
 """`CONVENTION`: there is no definition, the answer says which convention is used."""
 
@@ -72,6 +73,10 @@ class EnvironmentReport:
     answers: Mapping[str, Mapping[str, EnvironmentAnswer]]
     missing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds <= _MAX_SECONDS:
+            raise ValueError(f"seconds={self.seconds} must be from 0 to {_MAX_SECONDS:g}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, of which `load_environment_report` reads the JSON."""

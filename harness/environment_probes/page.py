@@ -1,10 +1,16 @@
 """Reference page about environments: a table, differences in words, history, detection rates."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
+
+from parallax.harness.contract.data_files import read_user_file
+from parallax.harness.contract.fields import SpecError
 from parallax.harness.environment_probes.answers import (
     AS_DEFINED,
     CONVENTION,
@@ -14,14 +20,30 @@ from parallax.harness.environment_probes.answers import (
     EnvironmentAnswer,
     EnvironmentReport,
     describe_answer,
-    load_environment_report,
 )
 from parallax.harness.environment_probes.catalogue import QUESTIONS
 from parallax.harness.environment_probes.mujoco_tasks import TASK_QUESTIONS
 from parallax.harness.environment_probes.own_environment import OWN_QUESTIONS
 
+Content = TypeVar("Content")
+_MAX_BYTES = 2**24
+
 ALL_QUESTIONS = (*QUESTIONS, *TASK_QUESTIONS, *OWN_QUESTIONS)
 _SIGNS = {AS_DEFINED: "=", DIFFERS: "**differs**", CONVENTION: "*", NOT_MEASURED: "?", FAILED: "!"}
+
+
+@dataclasses.dataclass(frozen=True)
+class PlantedDifference:
+    """Outcome of one planted mistake, in a file beside the page."""
+
+    name: str
+    found: bool
+    named: bool
+    words: str
+
+    def __post_init__(self) -> None:
+        if self.named and not self.found:
+            raise ValueError(f"{self.name}: named=true needs found=true")
 
 
 def list_question_lines() -> list[str]:
@@ -32,7 +54,11 @@ def list_question_lines() -> list[str]:
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
-    cells = ([cell.replace("|", "\\|").replace("[", "\\[") for cell in row] for row in lines)
+    # An end of a line in a stored text would end the row.
+    cells = (
+        [" ".join(cell.split()).replace("|", "\\|").replace("[", "\\[") for cell in row]
+        for row in lines
+    )
     return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
 
 
@@ -104,10 +130,10 @@ def _render_tasks(report: EnvironmentReport) -> str:
     rows = [
         (
             name.removeprefix("mujoco ").removesuffix(", v4 and v5"),
-            *(found[question].words for question in names),
+            *(found[question].words if question in found else "" for question in names),
         )
         for name, found in report.answers.items()
-        if names[0] in found
+        if not found.keys().isdisjoint(names)
     ]
     return format_table(("task", "next state", "observation", "reward", "termination"), rows)
 
@@ -172,9 +198,21 @@ def list_history_changes(history: Mapping[str, EnvironmentReport]) -> list[tuple
     return changes
 
 
+def _load_beside(path: Path, kind: type[Content]) -> Content:
+    """Load a file beside the page, which may be untrusted; NaN is allowed."""
+    try:
+        found = msgspec.convert(json.loads(read_user_file(path, _MAX_BYTES)), kind)
+        if not found:
+            raise ValueError("it is empty")
+    except (OSError, ValueError, ArithmeticError, RecursionError) as error:
+        raise SpecError(
+            f"{path} is beside the page and cannot be shown ({error}): write or remove it."
+        ) from error
+    return found
+
+
 def _render_history(path: Path) -> str:
-    data = json.loads(path.read_text("utf-8"))
-    history = {name: load_environment_report(json.dumps(found)) for name, found in data.items()}
+    history = _load_beside(path, dict[str, EnvironmentReport])
     counts = [
         (name, str(sum(map(len, found.answers.values()))), str(len(found.list_differences())))
         for name, found in history.items()
@@ -208,15 +246,10 @@ def _render_history(path: Path) -> str:
 
 
 def _render_plants(path: Path) -> str:
-    rows = json.loads(path.read_text("utf-8"))
-    found, named = (sum(row[name] for row in rows) for name in ("found", "named"))
+    rows = _load_beside(path, list[PlantedDifference])
+    found, named = sum(row.found for row in rows), sum(row.named for row in rows)
     table = [
-        (
-            row["name"],
-            "yes" if row["found"] else "no",
-            "yes" if row["named"] else "no",
-            row["words"],
-        )
+        (row.name, "yes" if row.found else "no", "yes" if row.named else "no", row.words)
         for row in rows
     ]
     return "\n".join(

@@ -15,8 +15,11 @@ from parallax.harness.probes.catalogue import PROBES
 from parallax.harness.probes.probe import Probe, compare_in_probe_units, group_answers
 from parallax.harness.probes.results import (
     AGREES,
+    FACTOR,
     HERE,
+    OFFSET,
     OTHER,
+    AnswerComparison,
     ProbeAnswer,
     ProbeReport,
     ProbeResult,
@@ -62,11 +65,15 @@ def parse_report(content: Mapping[str, Any]) -> ProbeReport:
     Raises:
         ValueError: The content is damaged, or an answer contradicts its own numbers.
     """
-    report = report_from_dict(content)
+    report, results = report_from_dict(content), []
     for result in report.results:
-        if result.probe in _KNOWN_PROBES:
-            _check_comparisons(_KNOWN_PROBES[result.probe], result)
-    return report
+        if probe := _KNOWN_PROBES.get(result.probe):
+            _check_comparisons(probe, result)
+            groups = group_answers(probe, result.answers)
+            results.append(dataclasses.replace(result, groups=groups))
+        else:
+            results.append(result)
+    return dataclasses.replace(report, results=tuple(results))
 
 
 def _check_comparisons(probe: Probe, result: ProbeResult) -> None:
@@ -75,15 +82,34 @@ def _check_comparisons(probe: Probe, result: ProbeResult) -> None:
         if answer.unmeasured:
             continue
         kind = answer.comparison.kind
-        measured = compare_in_probe_units(probe, answer.value, answer.expected).kind
-        if (kind == AGREES) != (measured == AGREES):
-            verb = "agree" if measured == AGREES else "differ"
+        measured = compare_in_probe_units(probe, answer.value, answer.expected)
+        if (kind == AGREES) != (measured.kind == AGREES):
+            verb = "agree" if measured.kind == AGREES else "differ"
             raise ValueError(
                 f"{result.probe}: {name}'s comparison={kind} contradicts its numbers, which {verb}"
             )
+        _check_size(f"{result.probe}: {name}", answer, measured)
     for group in result.groups:
         if len({result.answers[name].comparison.kind == AGREES for name in group}) > 1:
             raise ValueError(f"{result.probe}: a group has answers that differ: {', '.join(group)}")
+
+
+def _check_size(place: str, answer: ProbeAnswer, measured: AnswerComparison) -> None:
+    """Check that the stored size of a difference fits the numbers."""
+    stored, size = answer.comparison, measured.size
+    value, expected = answer.value, answer.expected
+    with np.errstate(all="ignore"):
+        if stored.kind != measured.kind:  # of another version, in which more counted as rounding
+            factor = np.sum(value * expected) / np.sum(expected**2)
+            fits = {FACTOR: float(factor), OFFSET: float(np.mean(value - expected))}
+            size = fits.get(stored.kind, np.inf)
+        elif not np.isfinite(size):
+            size = np.nan  # as files have it
+        margin = 1e-6 * float(np.nanmax(np.abs(expected), initial=1.0))  # files have 9 digits
+        if not np.isclose(stored.size, size, CHANGE_TOLERANCE, margin, equal_nan=True):
+            raise ValueError(
+                f"{place}'s comparison={stored.kind} of {stored.size:g} contradicts its numbers"
+            )
 
 
 def merge_reports(report: ProbeReport, stored: ProbeReport) -> ProbeReport:

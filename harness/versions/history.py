@@ -14,7 +14,7 @@ import resource
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -54,7 +54,7 @@ class ReleaseRecord:
     """
 
     requirements: tuple[str, ...] = ()
-    cpu_seconds: float = 0.0
+    cpu_seconds: Annotated[float, msgspec.Meta(ge=0, le=1e10)] = 0.0
     update_code: Mapping[str, str] = dataclasses.field(default_factory=dict)
     failure: str = ""
 

@@ -14,7 +14,7 @@ from parallax.harness.cli.main import main
     [
         (["status", "{tmp}/" + "x" * 300], "File name too long"),
         (["status", "{tmp}/a\x1b[2Jb"], r"a\x1b[2Jb is not a folder"),
-        (["slurm", "resubmit", "{tmp}", "--only="], "--only= is not a state to submit"),
+        (["slurm", "resubmit", "{tmp}", "--only=x"], "--only=x is not a state to submit"),
         (
             ["slurm", "resubmit", "{results}", "--profile={tmp}/latin.yaml"],
             "latin.yaml:1: the profile cannot be read",

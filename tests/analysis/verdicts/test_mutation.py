@@ -180,6 +180,9 @@ def add_mutant(**fields):
         (lambda s: s.update(originals=[0, 1, 1]), "ppo A-v0 own: originals: seed 1 occurs twice"),
         (add_mutant(), "the mutant lr 0.5 occurs twice"),
         (add_mutant(value=2, original_value=3), "lr 2.0: original_value=3.0, not 1.0"),
+        (change_mutant(trained=[-1, 0, 1]), r"Expected `int` >= 0 - at .*\.trained"),
+        (lambda s: s.update(originals=[-1, 0, 1]), r"Expected `int` >= 0 - at .*\.originals"),
+        (change_mutant(tests={WEAK: {"predictor_accuracy": 1.5}}), "Expected `float` <= 1"),
         (lambda s: s.update(steps=-5), r"Expected `int` >= 1 - at `\$.settings\[0\].steps`"),
         (
             change_mutant(tests={"bogus": {}}),

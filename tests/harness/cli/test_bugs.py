@@ -172,6 +172,9 @@ def test_outcomes_are_stored_and_printed_with_misses_first(tmp_path, capsys):
     file.write_text(json.dumps([dataclasses.asdict(named) | {"changed": []}]))
     with pytest.raises(SpecError, match="'named' needs `changed`"):
         command.load_outcomes(file)
+    file.write_text(json.dumps([dataclasses.asdict(named) | {"outcome": "missed"}]))
+    with pytest.raises(SpecError, match="'missed' cannot have `changed`"):
+        command.load_outcomes(file)
 
 
 def test_bugs_without_a_stored_outcome_are_not_found(tmp_path, capsys):
@@ -188,8 +191,11 @@ def test_bugs_without_a_stored_outcome_are_not_found(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"outcome": "silent"}, "outcome=silent"),
-        ({"outcome": "not driven"}, "outcome=not driven"),
+        ({"outcome": "silent", "changed": []}, "outcome=silent"),
+        ({"outcome": "not driven", "changed": []}, "outcome=not driven"),
+        ({"outcome": "found"}, "changed="),
+        ({"changed": ["ppo.approximate_kl"] * 2}, "changed="),
+        ({"changed": ["ppo.approximate_kl", "td3.target_update"]}, "changed="),
         ({"changed": ["ppo.gae"]}, "changed="),
         ({"outcome": "found", "changed": ["a"]}, "changed="),
         ({"last_bad": "9.9"}, "last_bad=9.9"),

@@ -156,3 +156,44 @@ def test_dry_run_lists_runs_and_trains_nothing(tmp_path, words):
     number = len(shown.stdout.splitlines()) - 1
     assert number == len(words[-1].split(",")) and f"{number} new." in shown.stdout
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["policy", "evaluate", ""], ["policy", "export", "x", ""], ["probe", "--drift", ""]),
+        *(["alignment", "--env", " "], ["why", "sb3", "cleanrl", "--hps", ""]),
+        *(["import", "x", "--columns", ""], ["probe", "--environments", ""]),
+    ],
+)
+def test_an_empty_text_is_refused_and_does_not_mean_the_default(words, capsys):
+    assert main.main(words) == 2
+    assert "is empty: leave it out, or give a value" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "dropped"),
+    [
+        ("versions sb3 --page x", "sb3"),
+        ("versions --page x --json y", "--json"),
+        ("versions sb3 --bisect td3.critic_loss 2.0.0..2.1.0 --probe y", "--probe"),
+        ("bugs --list --json y", "--json"),
+        ("triage sb3 skrl --algorithms ppo --no-training --env y", "--env"),
+        ("intervention list --operators y", "--operators"),
+        ("intervention list --kind mutants --seed 1", "--seed"),
+        ("intervention list --kind user-faults --values 1", "--values"),
+        ("intervention list --kind user-faults --algorithms dqn --all", "--all"),
+        ("run watch x --findings --once", "--once"),
+        ("status . --json --list 1", "--list"),
+        ("status . --files --list 1", "--list"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(words, dropped, capsys):
+    assert main.main(words.split()) == 2
+    assert f"drop {dropped}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--json --watch", "--json --files", "--watch --files"])
+def test_status_has_one_mode(words, capsys):
+    assert main.main(["status", ".", *words.split()]) == 2
+    assert "not allowed with argument" in capsys.readouterr().err

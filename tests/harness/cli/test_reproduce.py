@@ -221,6 +221,8 @@ def test_more_runs_than_exist_are_refused(packed, count, capsys):
 def test_number_of_runs_is_refused_with_a_run_folder(recorded, capsys):
     assert main(["run", "reproduce", str(recorded[0]), "--runs", "5"]) == 2
     assert "--runs=5 draws from a file of packed runs" in capsys.readouterr().err
+    assert main(["run", "reproduce", str(recorded[0]), "--seed", "5"]) == 2
+    assert "--seed=5 draws from a file of packed runs" in capsys.readouterr().err
 
 
 def test_a_damaged_file_is_refused_in_one_message(packed, capsys):

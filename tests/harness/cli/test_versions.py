@@ -32,7 +32,7 @@ HISTORY = Path(__file__).parents[3] / "docs" / "history"
 
 def answer(number):
     value = np.array([float(number)])
-    return ProbeAnswer(value, value + 1, AnswerComparison("number", 0.5), "a number")
+    return ProbeAnswer(value, value + 1, AnswerComparison("number", 1 / (number + 1)), "a number")
 
 
 def make_history(version, found, probe=PROBE):

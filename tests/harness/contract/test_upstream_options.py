@@ -1,10 +1,8 @@
-import types
-
 import pytest
 
 from parallax.harness.cli import alignment
+from parallax.harness.cli.main import main
 from parallax.harness.contract.adapter_discovery import load_adapter
-from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.translation import NativeConfig, TranslatedSetting
 from parallax.harness.probes import catalogue, worker
 from parallax.harness.probes.experiments import AlignmentLevel, ExperimentCache
@@ -42,13 +40,11 @@ def test_command_lists_the_options_of_skrl():
     assert "use_sde false" in untouched
 
 
-def test_options_list_refuses_a_recipe():
-    options = types.SimpleNamespace(
-        **{"options": True, "hps": ["original"], "alignment": None, "paper": False},
-        **{"frameworks": ["sb3"], "algorithms": ["ppo"], "env": None, "markdown": False},
-    )
-    with pytest.raises(SpecError, match="drop --hps"):
-        alignment.run(options)
+@pytest.mark.parametrize("mode", ["--options", "--paper"])
+@pytest.mark.parametrize("words", [["--hps", "original"], ["--no-patches"]])
+def test_alignment_tables_refuse_options_that_they_ignore(mode, words, capsys):
+    assert main(["alignment", mode, *words]) == 2
+    assert f"drop {words[0]}." in capsys.readouterr().err
 
 
 def test_with_upstreams_default_skrl_lets_advantages_continue_over_time_limits():

@@ -86,7 +86,7 @@ def test_tables_list_bugs_found_by_each_detector(tmp_path, capsys):
     mutants.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["mutation", "detectors", "--mutants", str(mutants), "--output", str(tables)]) == 0
     assert "2 mutants that train" in tables.read_text()
-    assert "| probes | 2 | 1 (50%) | 0 | 9.0 |" in capsys.readouterr().out
+    assert "| probes | 2 | 1 (50%) | 0 | 5.5 |" in capsys.readouterr().out
     gather.append_verdict(
         verdicts_file, DetectorVerdict("sb3/dqn/001", "conformance", False, "", 0, 4.0)
     )
@@ -184,10 +184,29 @@ def test_verdicts_that_would_count_twice_are_refused(tmp_path, capsys, change, w
 
 
 @pytest.mark.parametrize(
-    "change", [{"detector": "other"}, {"step": -1}, {"trainings": -1}, {"seconds": -9.9}]
+    "change",
+    [
+        *({"detector": "other"}, {"step": -1}, {"trainings": -1}),
+        *({"seconds": -9.9}, {"seconds": 1e300}, {"by": ""}),
+    ],
 )
 def test_a_verdict_has_a_known_detector_and_no_count_below_zero(tmp_path, change):
-    line = {"mutant": "a/b/1", "detector": PROBES, "found": True, "by": "", "step": 0}
+    line = {"mutant": "a/b/1", "detector": "conformance", "found": True, "by": "x", "step": 0}
     (tmp_path / "v.jsonl").write_text(json.dumps(line | {"seconds": 1.0} | change))
     with pytest.raises(SpecError, match="holds no verdicts"):
         gather.read_verdicts(tmp_path / "v.jsonl")
+
+
+def test_a_file_of_conformance_verdicts_has_no_other_detector(tmp_path):
+    file = tmp_path / "v.jsonl"
+    gather.append_verdict(file, DetectorVerdict("a/b/1", "returns, n=5", True, "p=0.01", 0, 1.0, 5))
+    with pytest.raises(SpecError, match=r"a/b/1: detector=returns, n=5 must be conformance"):
+        gather.read_verdicts(file)
+
+
+@pytest.mark.parametrize("option", ["--max-mutants", "--training-seconds"])
+def test_options_without_their_study_or_file_are_refused(option, tmp_path, capsys):
+    (tmp_path / "m.jsonl").touch()
+    words = ["mutation", "detectors", "--mutants", str(tmp_path / "m.jsonl")]
+    assert main([*words, option, "5"]) == 2
+    assert f"{option} is about" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from parallax.harness.contract.data_files import load_json, load_json_lines
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.baseline import load_report, parse_report
 from parallax.harness.probes.results import report_from_dict, report_to_dict
+from parallax.harness.versions.history import load_history
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -85,6 +86,8 @@ def test_claims_about_numbers_that_are_not_there_are_refused(tmp_path, capsys, n
     [
         ("skrl", {"comparison": {"kind": "agrees", "size": 0.0}}, "numbers, which differ"),
         ("sb3", {"comparison": {"kind": "factor", "size": 2.0}}, "numbers, which agree"),
+        ("skrl", {"comparison": {"kind": "factor", "size": 7.0}}, "factor of 7 contradicts its"),
+        ("skrl", {"comparison": {"kind": "count", "size": 1e300}}, "of 1e\\+300 contradicts its"),
         ("sb3", {}, "a group has answers that differ: "),
     ],
 )
@@ -131,6 +134,8 @@ def test_altered_outcomes_of_bugs_are_refused(tmp_path, capsys, change):
         '{"mutant": 1, "outcome": "found", "by": "x", "seconds": 1}',
         '{"mutant": "a/b/1", "outcome": "found", "by": null, "seconds": 1}',
         '{"mutant": "a/b/1", "outcome": "found", "by": "x", "seconds": "x"}',
+        '{"mutant": "a/b/1", "outcome": "found", "by": "x", "seconds": -1}',
+        '{"mutant": "a/b/1", "outcome": "found", "by": "", "seconds": 1}',
         "\udcff",
     ],
 )
@@ -182,7 +187,7 @@ def test_outcomes_of_bugs_count_once_and_absent_ones_are_counted(tmp_path, capsy
     own = [item for item in content if item["framework"] == "sb3"]
     file = tmp_path / "bugs.json"
     words = ["bugs", "--frameworks", "sb3", "--answers", str(file)]
-    file.write_text(json.dumps([*own, own[0] | {"outcome": "missed"}]))
+    file.write_text(json.dumps([*own, own[0] | {"outcome": "missed", "changed": []}]))
     assert main(words) == 2
     assert "occurs twice: keep one of them" in capsys.readouterr().err
     file.write_text(json.dumps(own[1:]))
@@ -194,3 +199,30 @@ def test_outcomes_of_bugs_count_once_and_absent_ones_are_counted(tmp_path, capsy
 def test_probes_have_a_largest_number_of_seeds(count, capsys):
     assert main(["probe", "--seeds", count]) == 2
     assert "must be from 1 to 1000" in capsys.readouterr().err
+
+
+def test_implementations_are_alike_if_their_numbers_are():
+    content = json.loads((DOCS / "differences.json").read_text())
+    result = next(r for r in content["results"] if r["probe"] == "ppo.greedy_action")
+    before = [set(group) for group in result["groups"]]
+    result["groups"] = [["tianshou", "torchrl"], ["sb3"]]
+    found = next(r for r in parse_report(content).results if r.probe == "ppo.greedy_action")
+    assert [set(group) for group in found.groups] == before and {"tianshou"} in before
+
+
+def test_texts_of_stored_answers_print_no_lines_of_their_own(stored, tmp_path, capsys):
+    name, file = "sb3\n0 answers changed", tmp_path / "answers.json"
+    changed = json.loads(json.dumps(stored).replace('"sb3"', json.dumps(name)))
+    file.write_text(json.dumps(changed))
+    words = ["probe", "--answers", str(file), "--baseline", str(DOCS / "differences.json")]
+    assert main([*words, "--all"]) in (0, 1)
+    assert "\n0 answers changed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seconds", [-1, 1e300])
+def test_a_history_has_possible_costs(tmp_path, seconds):
+    content = json.loads((DOCS / "history" / "cleanrl.json").read_text())
+    next(iter(content["releases"].values()))["cpu_seconds"] = seconds
+    (tmp_path / "h.json").write_text(json.dumps(content))
+    with pytest.raises(SpecError, match=r"holds no history .*cpu_seconds"):
+        load_history("cleanrl", tmp_path / "h.json")
