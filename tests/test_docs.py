@@ -34,6 +34,7 @@ from parallax.harness.interventions.mutants import load_mutants
 from parallax.harness.record.labels import FRAMEWORK_LABELS
 from parallax.harness.record.packed import PACKED_SCHEMA, read_rows
 from parallax.harness.train.prepare import prepare_run
+from tests.line_faults import Outcome, load_faults, load_outcomes
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -237,6 +238,18 @@ def test_intervals_of_samples_of_faults_are_wilson_intervals():
         for count, of, *printed in shares:
             ends = compute_wilson_interval(int(count), int(of or measured))
             assert [round(100 * end) for end in ends] == list(map(int, printed)), (count, of)
+
+
+def test_counts_of_line_faults_are_those_of_the_stored_outcomes():
+    faults = {fault.name: fault for fault in load_faults()}
+    outcomes = [Outcome(faults[name], changes) for name, changes in load_outcomes().items()]
+    found = sum(bool(outcome.changes) for outcome in outcomes)
+    named = sum(outcome.is_named for outcome in outcomes)
+    assert (
+        f"of all {len(faults)} faults, {found} are found and {named} are named as written now"
+        in read_page("reference/error-rates.md")
+    )
+    assert len(outcomes) == len(faults)
 
 
 def test_commands_of_simulations_have_the_numbers_of_their_tables():
