@@ -406,6 +406,10 @@ def make_parser(command: Command, module: "ModuleType | None" = None) -> "argpar
         if action.type is Path:
             action.type = parse_path
         elif action.type in (None, str) and action.nargs != 0:  # flags take no text
+            if action.default == "":
+                action.default = EmptyDefault()
+            if action.const == "":
+                action.const = EmptyDefault()
             action.type = parse_text
     defaults = {action.dest: action.default for action in parser._actions}
     parser.set_defaults(option_defaults=defaults)
@@ -421,10 +425,18 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
+class EmptyDefault(str):
+    """The empty text as a default: argparse converts defaults like texts that are given."""
+
+    __slots__ = ()
+
+
 def parse_text(text: str) -> str:
     """Return a text; an empty one, such as that of an unset variable, would mean the default."""
     import argparse
 
+    if isinstance(text, EmptyDefault):
+        return ""
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty: leave it out, or give a value")
     return text

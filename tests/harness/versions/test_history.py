@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.probes.baseline import load_report
+from parallax.harness.probes.catalogue import PROBES
+from parallax.harness.probes.probe import group_answers
 from parallax.harness.probes.results import (
     AnswerComparison,
     ProbeAnswer,
@@ -41,12 +43,13 @@ from parallax.harness.versions.history import (
 )
 
 RELEASES = ["2.9.0", "2.10.0", "2.0.0", "2.1.0"]
+(CRITIC_TARGET,) = (probe for probe in PROBES if probe.name == "sac.critic_target")
 CODE = {"2.0.0": "a", "2.1.0": "a", "2.9.0": "b", "2.10.0": "b"}
 
 
 def answer(number):
     value = np.array([float(number)])
-    return ProbeAnswer(value, value + 1, AnswerComparison("number", 0.5), "a number")
+    return ProbeAnswer(value, value + 1, AnswerComparison("offset", -1.0), "a number")
 
 
 def history(**numbers):
@@ -56,7 +59,8 @@ def history(**numbers):
         else answer(number)
         for name, number in numbers.items()
     }
-    result = ProbeResult("sac.critic_target", "sac", "?", "paper", "units", None, answers, ())
+    groups = group_answers(CRITIC_TARGET, answers)
+    result = ProbeResult(CRITIC_TARGET.name, "sac", "?", "paper", "units", None, answers, groups)
     stored = ProbeReport((result,), dict.fromkeys(answers, ("x 1",)), {}, 1.0)
     records = {name: ReleaseRecord(update_code={"sac": CODE[name]}) for name in answers}
     return ReleaseHistory("sb3", stored, records)
