@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from itertools import product
@@ -219,13 +220,17 @@ def test_counts_of_mutants_are_those_of_the_stored_outcomes():
         f"holds {len(lines)} mutants" in text and f"detect **{len(found)} of {len(found)}" in text
     )
     assert f"{early} of the {len(found)} are found by one of the first four probes" in text
-    verdicts = map(json.loads, (DOCS / "conformance.jsonl").read_text().splitlines())
+    verdicts = list(map(json.loads, (DOCS / "conformance.jsonl").read_text().splitlines()))
     stored = {one["mutant"]: one["found"] for one in verdicts}
     section = text.partition("\n## All detectors")[2]
     rows = re.findall(r"^\| `(sb3/\w+/\d+)`.*? \| .*? \| (.*?) \|", section, re.M)
     assert len(rows) == 12 and len(stored) == 18 and "on all 18 mutants" in text
     assert {name: word != "-" for name, word in rows} == {name: stored[name] for name, _ in rows}
     assert sum(stored.values()) == sum(word != "-" for _, word in rows)
+    for detector, ones in (("probes", found), ("conformance", verdicts)):
+        seconds = [one["seconds"] for one in ones if one["mutant"] in dict(rows)]
+        cost = re.search(rf"^\| {detector} \| 12 \|.* (.*) \|$", section, re.M)
+        assert len(seconds) == 12 and cost[1] == f"{statistics.median(seconds):.1f}"
 
 
 def test_intervals_of_samples_of_faults_are_wilson_intervals():
