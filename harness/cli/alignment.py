@@ -328,15 +328,14 @@ def run(options: argparse.Namespace) -> int:
     """Print the tables."""
     form = "github" if options.markdown else "simple"
     frameworks = select_frameworks(options.frameworks)
+    used = ("algorithms", "frameworks", "env", "markdown")
     if options.options:
-        used = ("options", "algorithms", "frameworks", "env", "markdown")
-        check_used_options(options, used, "--options lists defaults")
+        check_used_options(options, ("options", *used), "--options lists defaults")
         algorithms = select_names("--algorithms", options.algorithms, list(ALGORITHMS))
         print(format_options(algorithms, options.env, frameworks, form))
         return 0
     if options.paper:
-        used = ("paper", "algorithms", "frameworks", "env", "markdown")
-        check_used_options(options, used, "--paper uses the original papers' values")
+        check_used_options(options, ("paper", *used), "--paper uses the original papers' values")
         algorithms = select_names("--algorithms", options.algorithms, list(THESIS_TABLE_NUMBERS))
         env = options.env or EXAMPLE_TASKS["continuous"]
         print(format_appendix(algorithms, env, frameworks, form))

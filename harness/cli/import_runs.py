@@ -89,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--columns",
         metavar="ROLE=NAME,...",
+        default="",
         help=f"names that the file's columns have, for {', '.join(_ROLES)}",
     )
     add("--wide", metavar="PATTERN", help="column names of tables with one column per run")
@@ -159,7 +160,7 @@ def _make_options(options: argparse.Namespace) -> ImportOptions:
         settings=settings,
         hyperparameters=hyperparameters,
         curves=CurveOptions(
-            columns=_parse_columns(options.columns or ""),
+            columns=_parse_columns(options.columns),
             wide=options.wide or "",
             kind=options.returns,
             interval=options.every,
