@@ -27,7 +27,7 @@ _LINK = re.compile(r"\\.|\]\((?P<ours>(?!//)[\w#./~%+,=@-]+\))?")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)", re.MULTILINE)
 _ADDRESS = re.compile(r"\\.|(?<=:)/(?=/)|\bwww(?=\.)", re.I)  # becomes a link in repositories
 _MATH = re.compile(r"\\.|\$")  # a name between two of them is a formula in repositories
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SHOWN_BLANKS = re.compile("([\n\t\xa0]+)")
 _PIPE = re.compile(r"\\.|\|")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
 # Some spreadsheets treat the last four (full-width) like the first four.
@@ -108,10 +108,11 @@ def _escape_text(text: str) -> str:
 
 
 def escape_controls(value: Any) -> Any:
-    """Return text without control characters and bidirectional marks."""
+    """Return text without control characters and other invisible ones, but for blanks."""
     if type(value) is not str and not isinstance(value, PurePath):  # markup of ours is a subclass
         return value
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+    parts = _SHOWN_BLANKS.split(str(value))
+    return "".join(part if i % 2 else escape_unprintable(part) for i, part in enumerate(parts))
 
 
 def format_table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:

@@ -14,13 +14,7 @@ from pathlib import Path
 from parallax.analysis.commands import common
 from parallax.analysis.data.settings import describe_result_versions
 from parallax.analysis.figures import families
-from parallax.analysis.figures.figure_spec import (
-    PNG_DPI,
-    FigureSpec,
-    MissingFigure,
-    render_figures,
-    write_file_bytes,
-)
+from parallax.analysis.figures.figure_spec import PNG_DPI, FigureSpec, MissingFigure, render_figures
 from parallax.analysis.figures.highlights import (
     PanelChoice,
     UnknownPanelError,
@@ -271,8 +265,7 @@ def run_figures(options: argparse.Namespace) -> int:
     output = options.output or common.choose_output_folder(options) / common.FIGURES_FOLDER
     drawn = [item for item in items if isinstance(item, FigureSpec)]
     with common.open_output_folder(output):
-        for path, content in draw_figures(drawn, output, options.jobs):
-            write_file_bytes(path, content)
+        write_files_atomically(dict(draw_figures(drawn, output, options.jobs)))
     print_lines(format_figure_line(item, output) for item in items)
     return 0
 

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -19,7 +18,6 @@ from matplotlib.figure import Figure
 
 from parallax.analysis.data.runs import StudyCell
 from parallax.analysis.figures.style import get_paper_rc_settings, get_rc_settings
-from parallax.harness.record.files import make_bytes_writer, write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,11 +123,6 @@ def encode_figure(figure: Figure) -> "FigureFiles":
     """Return the PNG and PDF of a figure that was drawn with `get_rc_settings`."""
     with matplotlib.rc_context(get_rc_settings()):
         return {kind: figure_to_bytes(figure, kind) for kind in ("png", "pdf")}
-
-
-def write_file_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    write_atomically(path, make_bytes_writer(content))
 
 
 FigureFiles = dict[str, bytes]  # content by kind

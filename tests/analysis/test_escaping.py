@@ -172,4 +172,7 @@ def test_names_in_a_record_make_no_lines_and_no_control_characters(results, make
 def test_pages_have_no_control_characters_but_in_their_own_markup():
     assert escape_controls("a\x1b[2J\u202eb\n\tc\xa0") == "a\\x1b[2J\\u202eb\n\tc\xa0"
     assert escape_controls(Path("a\x07")) == "a\\x07"
+    assert (
+        escape_controls("a\u200bb\u061c\u2028\ufeff\u3164") == r"a\u200bb\u061c\u2028\ufeff\u3164"
+    )
     assert escape_controls(markup := Markup("<b>\x1b")) is markup and escape_controls(3) == 3

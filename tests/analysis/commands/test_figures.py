@@ -33,3 +33,13 @@ def test_list_prints_the_names_without_results(capsys):
     assert main(["study", "figures", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == families.list_family_names()
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_no_figure_is_written_where_one_cannot_be(study, tmp_path, capsys):
+    output = tmp_path / "out"
+    (output / "verdicts_td3.png").mkdir(parents=True)
+    words = ["study", "figures", str(study), "--families", "verdicts", "--jobs", "1"]
+    assert main([*words, "--output", str(output)]) == 2
+    assert [path.name for path in output.iterdir()] == ["verdicts_td3.png"]
+    assert "verdicts_td3.png: cannot be written: it is a folder" in capsys.readouterr().err
