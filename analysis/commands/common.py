@@ -64,6 +64,8 @@ def check_replaced_runs(path: Path, found: RunCollection) -> None:
         CommandError: It has runs that `found` lacks or that are complete only there, or is no file
             of packed runs.
     """
+    if path.exists() and not path.is_file():
+        raise CommandError(f"{path} is no regular file. Name another file, or delete it.")
     try:
         existing = read_results(path) if path.exists() else found
     except CommandError as error:

@@ -477,6 +477,14 @@ def test_what_is_no_file_or_folder_is_named_before_anything_is_written(
     assert [path.name for path in folder.iterdir()] == [name]
 
 
+def test_runs_are_not_packed_into_what_is_no_regular_file(study, tmp_path, capsys):
+    pipe = tmp_path / "pipe.parquet"
+    os.mkfifo(pipe)
+    assert main(["study", "pack", str(study), "--output", str(pipe)]) == 2
+    assert f"{pipe} is no regular file. Name another file" in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
 def test_a_complete_run_is_not_replaced_by_its_damaged_folder(tmp_path, make_run, capsys):
     variant = "steps=20000,eval_every=2000,eval_episodes=4"
     folder = make_run(study="other", seed=7, variant=variant)
