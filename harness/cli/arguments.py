@@ -1,6 +1,7 @@
 """Options that several commands share, each with one spelling and one error message."""
 
 import argparse
+import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -215,6 +216,23 @@ def check_output_folders(paths: Iterable[Path | None]) -> None:
             raise SpecError(f"{path}: the folder {path.parent} does not exist.")
         if path is not None and path.exists() and not path.is_file():
             raise SpecError(f"{path} is no regular file: name another one.")
+
+
+def check_links(folder: Path, targets: Iterable[Path]) -> None:
+    """Check that no link below a folder leads its files elsewhere; it may be somebody else's.
+
+    Args:
+        folder: The folder that the user named.
+        targets: Paths of files below it.
+
+    Raises:
+        SpecError: A file would be written through a link.
+    """
+    for target in targets:
+        below = [place for place in (target, *target.parents) if folder in place.parents]
+        for place in below:
+            if os.path.islink(place):  # noqa: PTH114 - `is_symlink` fails for a too long name
+                raise SpecError(f"{place} is a link: delete it, or name another folder.")
 
 
 def write_output_files(contents: Mapping[Path, str], pages: Collection[Path] = ()) -> None:

@@ -154,7 +154,7 @@ COMMANDS = (
     ),
     Command(
         "study plan",
-        f"{_ANALYSIS}.plan",
+        f"{_CLI}.plan",
         "Estimates how many more seeds are needed and writes the command that trains them",
     ),
     Command(
@@ -446,7 +446,7 @@ def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
     from parallax.harness.contract.fields import HANDLED_ERRORS
     from parallax.harness.record.files import UnusableError
 
-    if not module.startswith(_ANALYSIS):
+    if not module.startswith((_ANALYSIS, f"{_CLI}.plan")):
         return (*HANDLED_ERRORS, UnusableError)
     # The analysis imports only records from the harness, so it has its own error class.
     from parallax.analysis.commands.common import CommandError

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from parallax.harness.cli.arguments import check_links
 from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.fields import SpecError
@@ -58,7 +59,7 @@ def create_adapter(name: str, root: Path) -> list[Path]:
     files = {root / path: text for path, text in skeleton.make_files("hp_configs").items()}
     entry = f'{name} = "{skeleton.module}:{skeleton.class_name}"'
     changed = add_entry_point(project.read_text(), _ENTRY_POINT_GROUP, entry)
-    return write_files(files, {project: changed})
+    return write_files(root, files, {project: changed})
 
 
 def create_adapter_package(name: str, parent: Path) -> list[Path]:
@@ -73,7 +74,7 @@ def create_adapter_package(name: str, parent: Path) -> list[Path]:
         group=_ENTRY_POINT_GROUP,
         entry=f"{module}:{skeleton.class_name}",
     )
-    return write_files({parent / name / path: text for path, text in files.items()}, {})
+    return write_package(parent / name, files)
 
 
 def check_adapter_name(name: str) -> None:
@@ -113,10 +114,18 @@ def _read_project_name(project: Path) -> str | None:
     return name
 
 
-def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
+def write_package(folder: Path, files: dict[str, str]) -> list[Path]:
+    """Write the files of a new package into a folder that must be new or empty."""
+    if folder.is_symlink() or (folder.exists() and any(folder.iterdir())):
+        raise SpecError(f"{folder} already exists and is not changed: choose another NAME or --in.")
+    return write_files(folder, {folder / path: text for path, text in files.items()}, {})
+
+
+def write_files(root: Path, new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
     """Write all files or none.
 
     Args:
+        root: Folder that the files are in.
         new: Text of files that must not exist yet.
         changed: New text of files that exist.
 
@@ -128,6 +137,7 @@ def write_files(new: dict[Path, str], changed: dict[Path, str]) -> list[Path]:
             raise SpecError(
                 f"{path} already exists and is not changed: choose another NAME or --in."
             )
+    check_links(root, [*new, *changed])
     try:
         write_files_atomically(new | changed)
     except OSError as error:

@@ -16,6 +16,7 @@ from parallax.harness.cli.new_adapter import (
     check_module_name,
     format_table_entry,
     write_files,
+    write_package,
 )
 from parallax.harness.contract.adapter_discovery import find_adapter_entry_points
 from parallax.harness.contract.algorithms import ALGORITHMS, ENTRY_POINT_GROUP
@@ -100,7 +101,7 @@ def create_algorithm(
     }
     entry = f'{name} = "parallax.harness.contract.algorithms.{name}:{_make_class_name(name)}"'
     changed[project] = add_entry_point(project.read_text(), ENTRY_POINT_GROUP, entry)
-    return write_files({root / path: text for path, text in files.items()}, changed)
+    return write_files(root, {root / path: text for path, text in files.items()}, changed)
 
 
 def create_algorithm_package(
@@ -126,7 +127,7 @@ def create_algorithm_package(
     for framework in frameworks:
         path = f"{module}/{framework}_settings.py"
         files[path] = _make_settings_module(name, framework, family, f"{module}.description", path)
-    return write_files({parent / name / path: text for path, text in files.items()}, {})
+    return write_package(parent / name, files)
 
 
 def _check_algorithm_name(name: str, *parts: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from parallax.harness.cli.arguments import check_links
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
@@ -100,17 +101,19 @@ def run(options: argparse.Namespace) -> int:
         )
     folder = options.output
     recipe = folder / "hyperparameters" / options.algorithm / f"{options.name}.yaml"
-    if recipe.exists():
-        raise SpecError(f"{recipe} already exists: choose another --name.")
+    group = folder / "hps" / f"{options.name}.yaml"
+    text = f"name: {options.name}\n"
+    # A recipe of another algorithm may have the name and the same file.
+    size = group.stat().st_size if group.is_file() else None
+    is_same = size == len(text) and group.read_bytes() == text.encode()
+    for path in (recipe, group):
+        if path.exists() and not (path == group and is_same):
+            raise SpecError(f"{path} already exists: choose another --name.")
+    check_links(folder, [recipe, group])
     head = (
         f"# {options.file.name} of RL Baselines3 Zoo, {options.env}; the rest as Stable-Baselines3."
     )
-    write_files_atomically(
-        {
-            folder / "hps" / f"{options.name}.yaml": f"name: {options.name}\n",
-            recipe: f"{head}\n{format_recipe(found)}",
-        }
-    )
+    write_files_atomically({group: text, recipe: f"{head}\n{format_recipe(found)}"})
     omitted = ["Left out:", *lines] if lines else []
     following = f"Next: {_format_train_command(options, found.overrides)}"
     print_lines([f"Written: {recipe}", *omitted, following])

@@ -12,6 +12,7 @@ import yaml
 from parallax.harness.cli.arguments import (
     add_file_argument,
     add_trust_argument,
+    check_links,
     check_output_folders,
     find_run_folders,
     write_output_files,
@@ -93,6 +94,7 @@ def run_export(options: argparse.Namespace) -> int:
         if count > 1:
             first, second, *_ = (folder for folder, other in targets.items() if other == target)
             raise SpecError(f"{first} and {second} would both be {target}: export them separately.")
+    check_links(options.output, map(Path, targets.values()))
     for answer in run_action("export", runs, {"targets": targets}):
         is_normalized = runs[Path(answer["folder"])].wrappers == "normalized"
         remark = _NORMALIZED if is_normalized else ""
@@ -150,8 +152,7 @@ def run_video(options: argparse.Namespace) -> int:
 def _check_video_options(folders: Sequence[Path], options: argparse.Namespace) -> None:
     if options.output.suffix != ".mp4":
         raise SpecError(f"--output {options.output}: the name must end in .mp4.")
-    if options.output.exists() and not options.output.is_file():
-        raise SpecError(f"--output {options.output} is no regular file: name another one.")
+    check_output_folders([options.output])
     if len(folders) > 1 and options.words:
         raise SpecError("Name several runs after --compare: --compare FOLDER FOLDER.")
 

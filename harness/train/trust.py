@@ -11,6 +11,7 @@ from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.packages import find_entry_points
 from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.record.files import escape_unprintable
+from parallax.harness.record.run_json import RecordedSpec
 
 CHECKS = "parallax.checks"
 TASKS = "gymnasium.envs"
@@ -42,22 +43,9 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     known = {entry.value for entry in adapter_discovery.find_adapter_entry_points().values()}
     lines += [f"adapter: {name}" for name in adapters if name and name not in known]
     for spec in specs:
-        if spec.python not in (None, sys.executable):
-            lines.append(f"interpreter: {spec.python}")
+        lines += list_train_code(spec)
         if spec.script:
             lines.append(f"script stored in the run: {spec.script.name} ({spec.script.sha256})")
-        lines += list_task_code(spec.env)
-        lines += [
-            f"import of the module {name.partition(':')[0]}: env.wrappers={name}"
-            for name in spec.env_wrappers
-            if not _is_installed_task(name.partition(":")[0])
-        ]
-        lines += [
-            f"a file or module: env.kwargs.{name}={text}"
-            for name, value in spec.env_kwargs.items()
-            for text in list_texts(value)
-            if _NAMES_PLACE.search(text) or (name != _MODEL_FILE and _has_module_name(text))
-        ]
         if spec.diagnosis["mode"] != "off":
             extra = spec.diagnosis.get("extra_checks", ())
             installed = {entry.value for entry in find_entry_points(CHECKS)} if extra else set()
@@ -67,6 +55,24 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
                 if name not in installed
             ]
     return list(dict.fromkeys(lines))
+
+
+def list_train_code(spec: RunSpec | RecordedSpec) -> list[str]:
+    """List the interpreter of a specification, and the modules and files that its task names."""
+    lines = [f"interpreter: {spec.python}"] if spec.python not in (None, sys.executable) else []
+    lines += list_task_code(spec.env)
+    lines += [
+        f"import of the module {name.partition(':')[0]}: env.wrappers={name}"
+        for name in spec.env_wrappers
+        if not _is_installed_task(name.partition(":")[0])
+    ]
+    lines += [
+        f"a file or module: env.kwargs.{name}={text}"
+        for name, value in spec.env_kwargs.items()
+        for text in list_texts(value)
+        if _NAMES_PLACE.search(text) or (name != _MODEL_FILE and _has_module_name(text))
+    ]
+    return lines
 
 
 def _has_module_name(text: str) -> bool:

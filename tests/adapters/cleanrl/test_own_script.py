@@ -10,12 +10,12 @@ import pytest
 import support
 
 from parallax.adapters.cleanrl.scripts import read_script
-from parallax.analysis.commands.plan import make_sweeps
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import get_label
 from parallax.analysis.plan.planning import SeedNeed
 from parallax.harness.cli.hydra_app import spec_from_values
 from parallax.harness.cli.main import main
+from parallax.harness.cli.plan import make_sweeps
 from parallax.harness.contract.adapter_discovery import load_adapter
 from parallax.harness.contract.fields import SpecError
 from parallax.harness.contract.own_script import OwnScript, make_own_script, read_own_script

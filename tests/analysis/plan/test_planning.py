@@ -22,7 +22,6 @@ from hydra import compose, initialize_config_module
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from parallax.analysis.commands.plan import SeedSweep, format_script, make_sweeps
 from parallax.analysis.data.load import load_runs
 from parallax.analysis.labels import format_number
 from parallax.analysis.plan.planning import plan_seeds
@@ -32,6 +31,7 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.study import judge_runs
 from parallax.harness.cli.hydra_app import register_config_groups, spec_from_config
 from parallax.harness.cli.main import main
+from parallax.harness.cli.plan import SeedSweep, format_script, make_sweeps
 from parallax.harness.contract.run_spec import spec_to_dict
 
 SCORES = {  # by framework: mean and deviation over seeds
@@ -83,7 +83,7 @@ def planned_specs(text):
     """Return every run of the script's command lines, parsed by the harness."""
     found = []
     for line in text.splitlines():
-        if not line.startswith("${PYTHON:-python} -m parallax train"):
+        if not line.startswith("${PYTHON:-python} -P -m parallax train"):
             continue
         words = shlex.split(line.split(' "$@"')[0])
         overrides = OverridesParser.create().parse_overrides(words[words.index("--multirun") + 1 :])
@@ -303,6 +303,59 @@ def test_plan_states_uncertainty_and_variants_and_plans_rankings(results, make_r
     assert re.search(r"in total \d+ to \S+ \(80% range; \d+ by the measured", said)
     assert "Pairs of rankings: 1 to go on with" in said
     assert "Holm's correction" in said
+
+
+def write_inconclusive_runs(make_run, **spec):
+    for framework, score in (("sb3", 100.0), ("cleanrl", 104.0)):
+        for seed in range(5):
+            make_run(framework=framework, seed=seed, score=score + 20 * seed, **spec)
+
+
+NAMED_CODE = {"python": "/tmp/evil.sh", "env_wrappers": ["evil:Wrap"], "env_kwargs": {"a": "/b"}}
+
+
+@pytest.mark.parametrize("name", NAMED_CODE)
+def test_a_plan_with_code_that_runs_name_needs_trust(results, make_run, capsys, name):
+    write_inconclusive_runs(make_run, **{name: NAMED_CODE[name]})
+    command = ["study", "plan", str(results), "--max-seeds", "1000"]
+    assert main(command) == 2
+    assert "names what would run as you" in (error := capsys.readouterr().err)
+    assert "--trust" in error
+    assert not (results / "analysis" / "plan.sh").exists()
+    assert main([*command, "--trust"]) == 0
+
+
+UNKNOWN_SETTINGS = [
+    ("+hydra.callbacks.evil", {"+hydra.callbacks.evil": {"_target_": "logging.FileHandler"}}),
+    ("--config-dir", {"--config-dir": "evil"}),
+    ("+x", {"env_kwargs": {"+x": 1}}),
+    ("a.b", {"overridden": ["a.b"], "hyperparameters": {"a.b": 1}}),
+]
+
+
+@pytest.mark.parametrize(("name", "spec"), UNKNOWN_SETTINGS)
+def test_unknown_settings_of_runs_are_no_words_of_a_plan(results, make_run, capsys, name, spec):
+    write_inconclusive_runs(make_run, **spec)
+    assert main(["study", "plan", str(results), "--max-seeds", "1000"]) == 2
+    assert f"settings that this version does not know: {name}." in capsys.readouterr().err
+    assert not (results / "analysis" / "plan.sh").exists()
+
+
+def test_a_plan_imports_nothing_from_the_current_folder(results, make_run, tmp_path):
+    write_inconclusive_runs(make_run)
+    plan(results, "--max-seeds", "1000")
+    package = tmp_path / "here" / "parallax"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("open('ran', 'w')\n")
+    environment = {"PATH": os.environ["PATH"], "PYTHON": sys.executable}
+    subprocess.run(
+        ["sh", str(results / "analysis" / "plan.sh"), "--help"],
+        cwd=package.parent,
+        env=environment,
+        check=False,
+        capture_output=True,
+    )
+    assert not (package.parent / "ran").exists()
 
 
 def test_estimated_seeds_suffice_for_a_significant_permutation_test():

@@ -129,6 +129,18 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
         new_adapter.create_adapter("stranger", tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["adapter", "algorithm"])
+def test_a_package_is_not_written_into_an_existing_folder(tmp_path, capsys, kind):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "linked").symlink_to("victim")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "tests").symlink_to("../victim")
+    for name in ("linked", "mine"):
+        assert main(["new", kind, name, "--package", "--in", str(tmp_path)]) == 2
+        assert f"{tmp_path / name} already exists" in capsys.readouterr().err
+    assert not list((tmp_path / "victim").iterdir())
+
+
 def test_nothing_is_overwritten(checkout):
     new_adapter.create_adapter("stranger", checkout)
     (checkout / "adapters/stranger/train.py").write_text("precious")

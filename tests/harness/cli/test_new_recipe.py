@@ -93,6 +93,34 @@ def test_entries_without_a_counterpart_are_refused_by_name(zoo, tmp_path, capsys
     assert main([*words, "--partial"]) == 2  # nothing is overwritten
 
 
+WORDS = ["--algorithms", "ppo", "--env", "Swimmer-v4", "--name", "tuned", "--partial"]
+
+
+def test_a_group_file_with_other_text_is_not_overwritten(zoo, tmp_path, capsys):
+    group = tmp_path / "mine" / "hps" / "tuned.yaml"
+    group.parent.mkdir(parents=True)
+    command = ["new", "recipe", str(zoo), *WORDS, "--output", str(tmp_path / "mine")]
+    for text in ("# my own\nx: 1\n", "", "name: other\n"):
+        group.write_text(text)
+        assert main(command) == 2
+        assert f"{group} already exists" in capsys.readouterr().err
+        assert group.read_text() == text
+    group.write_text("name: tuned\n")  # as another algorithm's recipe of that name has
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize("name", ["hyperparameters", "hps", "hyperparameters/ppo"])
+def test_a_recipe_is_not_written_through_a_link(zoo, tmp_path, capsys, name):
+    place, victim = tmp_path / "mine" / name, tmp_path / "victim"
+    place.parent.mkdir(parents=True)
+    victim.mkdir()
+    place.symlink_to(victim)
+    words = ["new", "recipe", str(zoo), *WORDS, "--output", str(tmp_path / "mine")]
+    assert main(words) == 2
+    assert f"{place} is a link: delete it" in capsys.readouterr().err
+    assert not list(victim.iterdir())
+
+
 @pytest.mark.parametrize(
     ("algorithm", "entry", "expected"),
     [

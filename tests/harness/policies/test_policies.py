@@ -428,6 +428,16 @@ def test_runs_that_would_be_exported_to_one_file_are_refused(folder, copy, tmp_p
     assert not (tmp_path / "x").exists()
 
 
+def test_a_policy_is_not_exported_through_a_link(folder, tmp_path, capsys):
+    place, victim = tmp_path / "x" / folder.parents[5].name, tmp_path / "victim"
+    for path in (place.parent, victim):
+        path.mkdir()
+    place.symlink_to(victim)
+    assert main(["policy", "export", str(folder), "--output", str(tmp_path / "x")]) == 2
+    assert f"{place} is a link: delete it" in capsys.readouterr().err
+    assert not list(victim.iterdir())
+
+
 def test_export_to_a_file_in_place_of_a_folder_is_refused(folder, tmp_path, capsys):
     (tmp_path / "x").touch()
     assert main(["policy", "export", str(folder), "--output", str(tmp_path / "x")]) == 2
@@ -513,7 +523,7 @@ def test_titles_of_policies_are_unique(folder, copy):
         (["--output", "x.mp4", "--episode", "-1"], "'-1' must be from 0 to 999999"),
         (["--output", "x.mp4", "--episode", "1" * 13], "must be from 0 to 999999"),
         (["--output", "x.mp4", "--episode", "999"], "--episode 999: the last evaluation has"),
-        (["--output", "folder.mp4"], "--output folder.mp4 is no regular file"),
+        (["--output", "folder.mp4"], "folder.mp4 is no regular file"),
         (["second", "--output", "x.mp4"], "Name several runs after --compare"),
     ],
 )

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from parallax.analysis.commands import common
 from parallax.analysis.data.runs import CompletedRun, LoadedRuns
 from parallax.analysis.plan import planning
@@ -24,8 +26,13 @@ from parallax.analysis.verdicts.options import VerdictOptions
 from parallax.analysis.verdicts.sequential import SequentialSchedule, judge_sequentially
 from parallax.analysis.verdicts.statements import DIFFERENT, EQUIVALENT
 from parallax.analysis.verdicts.study import judge_runs
+from parallax.harness.cli.arguments import add_trust_argument
+from parallax.harness.contract.fields import SpecError
+from parallax.harness.contract.run_spec import RunSpec
 from parallax.harness.record.files import print_lines, write_files_atomically
 from parallax.harness.record.layout import RunPath, find_results_dir, format_task_name
+from parallax.harness.record.run_json import RecordedSpec
+from parallax.harness.train.trust import list_train_code, require_trust
 
 PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 
@@ -33,6 +40,7 @@ PLAN_SCRIPT, SEQUENTIAL_TABLE = "plan.sh", "stopping.csv"
 _EXCLUDED_FIELDS = {"study", "env", "algorithm", "hps", "framework", "seed", "python"}
 _EXCLUDED_FIELDS |= {"checkpoint_every", "diagnosis", "logger"}  # how a run is recorded
 _HYPERPARAMETER_FIELDS = {"hyperparameters", "overridden"}
+_SPEC_FIELDS = {field.name for field in dataclasses.fields(RunSpec)}
 
 _CHECK_SCRIPT = """\
 is_planned_script() {
@@ -64,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", action="store_true", help=text)
     text = "also plan new seeds for failed runs"
     parser.add_argument("--replace-failed", action="store_true", help=text)
+    add_trust_argument(parser)
     common.add_verdict_arguments(parser)
 
 
@@ -72,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         CommandError: There is nothing to plan for, or nowhere to write.
+        SpecError: A run has unknown settings, or names code that the user does not trust.
     """
     chosen = common.make_options(options)
     if options.batch < 1 or options.max_seeds < 2:
@@ -99,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
         *loaded.conflicts,
         *planning.format_costs(plan, options.max_seeds),
     ]
+    code = [line for need in plan.needs for line in _list_planned_code(need, loaded.runs)]
+    require_trust(options.results, list(dict.fromkeys(code)), trust=options.trust)
     with common.open_output_folder(output.parent):
         # Written without commands too, so that no script of an earlier plan is left.
         remark = "\n".join([f"parallax {shlex.join(sys.argv[1:])}", *lines])
@@ -185,7 +197,7 @@ class SeedSweep:
         }
         words = [f"{name}={','.join(values)}" for name, values in options.items()]
         arguments = shlex.join([*words, *self.settings])
-        command = f"${{PYTHON:-python}} -m parallax train --multirun {arguments}"
+        command = f"${{PYTHON:-python}} -P -m parallax train --multirun {arguments}"
         if self.script is None:
             return command
         name, digest = map(shlex.quote, self.script)  # the file may have been edited since
@@ -263,6 +275,26 @@ def _collect_settings(need: SeedNeed, runs: Sequence[CompletedRun]) -> tuple[str
     place = _find_results_dir(run)
     values |= {"results_dir": str(place)} if place else {}
     return tuple(f"{name}={_format_value(value)}" for name, value in values.items())
+
+
+def _list_planned_code(need: SeedNeed, runs: Sequence[CompletedRun]) -> list[str]:
+    """List the code that the options of a setting name and that is not installed here.
+
+    Raises:
+        SpecError: A run has settings that no command could have given it.
+    """
+    run = _find_pattern(need, runs)
+    unknown = [name for name in run.spec if name not in _SPEC_FIELDS]
+    names = [*run.spec["overridden"], *run.spec.get("env_kwargs", {}), *run.spec.get("replay", {})]
+    if unknown := unknown + [name for name in names if not name.isidentifier()]:
+        raise SpecError(
+            f"{run.path} has settings that this version does not know: {', '.join(unknown)}. "
+            "Remove the run to plan without it."
+        )
+    spec = msgspec.convert(run.spec, RecordedSpec)
+    is_own = run.id.framework == need.framework
+    # The script is the user's own file, of which the command checks the hash.
+    return list_train_code(spec if is_own else msgspec.structs.replace(spec, python=None))
 
 
 def _find_script(need: SeedNeed) -> tuple[str, str] | None:
