@@ -26,6 +26,8 @@ from parallax.harness.record.layout import ANALYSIS_FOLDER
 _MAX_CONSOLE_WIDTH = 100  # columns
 MAX_IMPLEMENTATIONS = 100  # frameworks and scripts in a study
 _MAX_REASONS = 5
+_MIN_ALPHA = 1e-6  # tails of the noncentral t distribution are not known far below
+_MAX_SCORE = 3e38  # returns are float32 in some frameworks; the square of a difference is finite
 TABLES_FOLDER, FIGURES_FOLDER = OUTPUT_SUBFOLDERS = "tables", "figures"
 RESULTS_HELP = "results folder, study, a folder in it, or a file of packed runs"
 T = TypeVar("T")
@@ -95,17 +97,28 @@ def _report_foreign_folders(folders: Sequence[Path], *, is_all: bool) -> None:
     print(escape_unprintable(f"Not read: {text}."), file=sys.stderr)
 
 
-def load_results(results: Path, *, prints_conflicts: bool = False) -> LoadedRuns:
+def load_results(
+    results: Path, options: VerdictOptions | None = None, *, prints_conflicts: bool = False
+) -> LoadedRuns:
     """Read runs like `read_results`, and resolve conflicts between them.
 
     Args:
         results: Folder, or file of packed runs.
+        options: Options of which tasks with a range must have runs.
         prints_conflicts: Whether to print the conflicts, for commands that show them nowhere else.
 
     Raises:
-        CommandError: There is no such folder or file, no runs in it, or too many to compare.
+        CommandError: There is no such folder or file, no runs in it, too many to compare, or none
+            of a task that has a range.
     """
     loaded = combine_runs(read_results(results))
+    tasks = {item.id.cell.env for item in loaded.folders}
+    for env, *_ in options.ranges if options is not None else ():
+        if env not in tasks:
+            raise CommandError(
+                f"--range={env}=...: {results} has no runs of that task. Give one of "
+                f"{', '.join(map(escape_unprintable, sorted(tasks)))}."
+            )
     implementations = {(item.id.cell.study, item.id.framework) for item in loaded.folders}
     ((study, count),) = collections.Counter(study for study, _ in implementations).most_common(1)
     if count > MAX_IMPLEMENTATIONS:  # each is compared with each
@@ -297,7 +310,7 @@ def make_options(arguments: argparse.Namespace) -> VerdictOptions:
         CommandError: A value is out of its range.
     """
     for name, low, high in (
-        ("alpha", 0, 0.5),
+        ("alpha", _MIN_ALPHA, 0.5),
         ("margin", 0, 10),
         ("power", 0, 1),
         ("failed-below", 0, 1),
@@ -345,9 +358,9 @@ def _parse_range(text: str) -> tuple[str, float, float]:
         low, high = map(float, ends.split(":"))
     except ValueError:  # not two numbers
         low = high = math.nan
-    if not env or not -math.inf < low < high < math.inf:
+    if not env or not -_MAX_SCORE < low < high < _MAX_SCORE:
         raise CommandError(
             f"--range={text}: give a task, its lowest and its highest score, such as "
-            "--range Pendulum-v1=-1600:0."
+            f"--range Pendulum-v1=-1600:0, each below {_MAX_SCORE:g} in size."
         )
     return env, low, high

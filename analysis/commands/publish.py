@@ -236,7 +236,7 @@ def prepare_publication(options: argparse.Namespace) -> StudyPublication:
     source: Path = options.study
     _check_packed_file(source)
     settings, grid = common.make_options(options), _read_grid_file(options.grid)
-    loaded = common.load_results(source)
+    loaded = common.load_results(source, settings)
     results = judge_study(loaded, settings, options.interval)
     # A page combines the scores of all files, so that they must be of one endpoint.
     settings = dataclasses.replace(settings, endpoint=results.verdicts.options.endpoint)

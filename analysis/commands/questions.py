@@ -77,8 +77,9 @@ def run_ablation(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nothing to compare or nowhere to write.
     """
-    loaded = common.load_results(options.results)
-    found = judge_ablations(loaded, common.make_options(options))
+    settings = common.make_options(options)
+    loaded = common.load_results(options.results, settings)
+    found = judge_ablations(loaded, settings)
     if not found:
         conflicts = "".join(f" {text}." for text in loaded.conflicts)
         raise common.CommandError(f"{options.results}: {NO_INTERVENTION_MESSAGE}{conflicts}")
@@ -158,14 +159,15 @@ def run_replay(options: argparse.Namespace) -> int:
     _check_replay_options(options)
     if options.staleness:
         return _report_staleness(options)
-    loaded = common.load_results(options.results)
+    settings = common.make_options(options)
+    loaded = common.load_results(options.results, settings)
     items = read_replay_metrics(loaded)
     if all(item.name in (UNIFORM, UNKNOWN) for item in items):
         raise common.CommandError(
             f"{options.results}: every run replays uniformly. Train with "
             "replay=uniform,per,atdc,imp; docs/reference/replay.md explains them."
         )
-    settled = settle_options(loaded, common.make_options(options))
+    settled = settle_options(loaded, settings)
     study = judge_replay(items, settled)
     counts = f"{loaded.requested} run folders: {loaded.completed} complete, {loaded.used} used."
     _write_results(

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         CommandError: There are no runs, or nowhere to write.
     """
     settings = common.make_options(options)
-    loaded = common.load_results(options.results, prints_conflicts=True)
+    loaded = common.load_results(options.results, settings, prints_conflicts=True)
     output = common.choose_output_folder(options)
     with common.open_output_folder(output):
         results = judge_study(loaded, settings, options.interval)

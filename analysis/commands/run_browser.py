@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -160,7 +161,9 @@ class RunLibrary:
         # The root may be the study itself, or a folder in it. Names that are paths name no folder.
         is_name = study not in ("", ".", "..") and not {"/", "\0"} & set(study)
         below = self.root / study if is_name else self.root
-        return below if below.is_dir() and not below.is_symlink() else self.root
+        # `Path.is_dir` raises an error for a name that no folder can have, such as a too long one.
+        is_folder = os.path.isdir(below) and not os.path.islink(below)  # noqa: PTH112, PTH114
+        return below if is_folder else self.root
 
     def find_report(self, study: str) -> Path | None:
         """Return the report of a study, or None if none was written; links are not followed.
@@ -303,8 +306,9 @@ def draw_curves(runs: Sequence[CompletedRun | ExcludedRun]) -> dict[str, Any] | 
     near = find_near_marks(marks, (min(returns), max(returns)))
     returns += [mark.score for mark in near]
     low, high = min(returns), max(returns)
-    if low == high:
-        low, high = low - 1, high + 1
+    if low == high:  # the margin is relative, since 1e17 + 1 is 1e17
+        margin = max(1.0, 0.01 * abs(low))
+        low, high = low - margin, high + margin
     end = max(1, *(int(steps[-1]) for steps, _ in curves.values()))
 
     def x(step: float) -> float:

@@ -71,7 +71,7 @@ def run_study(options: argparse.Namespace) -> int:
         CommandError: There is nothing to judge or nowhere to write.
     """
     requested = common.make_options(options)
-    loaded = common.load_results(options.results)
+    loaded = common.load_results(options.results, requested)
     verdicts = study.judge_runs(loaded, requested)
     output = common.choose_output_folder(options)
     texts = render_verdict_tables(output, verdicts)
@@ -227,7 +227,7 @@ def run_thesis(options: argparse.Namespace) -> int:
 def add_figures_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of `parallax study figures`."""
     parser.add_argument("results", type=Path, nargs="?", help=common.RESULTS_HELP)
-    text = "names of figure families, such as curves,ranks (default: all); --list prints them"
+    text = "names of figure families, such as levels,ranks (default: all); --list prints them"
     parser.add_argument("--families", default="", metavar="A,B", help=text)
     text = (
         "draw these settings in one figure, and other figures only if --families names them; "
@@ -259,7 +259,7 @@ def run_figures(options: argparse.Namespace) -> int:
     settings = common.make_options(options)
     if options.results is None:
         raise common.CommandError("Give a results folder, or --list for the names of figures.")
-    loaded = common.load_results(options.results, prints_conflicts=True)
+    loaded = common.load_results(options.results, settings, prints_conflicts=True)
     results = study.judge_study(loaded, settings, options.interval)
     items = _make_figure_specs(results, only, choices)
     output = options.output or common.choose_output_folder(options) / common.FIGURES_FOLDER

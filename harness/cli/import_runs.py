@@ -132,6 +132,8 @@ def run(options: argparse.Namespace) -> int:
         0, or 1 where a run was refused.
     """
     plan = _make_options(options)
+    if plan.results_dir.exists() and not plan.results_dir.is_dir():
+        raise SpecError(f"--results-dir {plan.results_dir} is no folder: name another one.")
     sources = find_sources(options.paths, options.format)
     if not sources:
         names = ", ".join(map(str, options.paths))
@@ -180,6 +182,8 @@ def _parse_columns(text: str) -> dict[str, str]:
             raise SpecError(
                 f"--columns {entry}: give ROLE=NAME, where ROLE is one of {', '.join(_ROLES)}."
             )
+        if role in columns:
+            raise SpecError(f"--columns {entry}: {role} occurs twice. Give one column for it.")
         columns[role] = name
     return columns
 
@@ -192,10 +196,14 @@ def _parse_settings(
     for entry in entries:
         name, _, text = entry.partition("=")
         prefix, _, field = name.rpartition(".")
+        if not text:
+            raise SpecError(f"--set {entry}: give NAME=VALUE.")
+        if name in settings or (prefix and field in hyperparameters):
+            raise SpecError(f"--set {entry}: {name} occurs twice. Give one value.")
         if prefix == "hyperparameters":
             _check_hyperparameter(field, algorithm)
             hyperparameters[field] = _parse_hyperparameter(text)
-        elif name in _SETTINGS and text:
+        elif name in _SETTINGS:
             settings[name] = _check_setting(name, parse_setting(text))
         else:
             raise SpecError(

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         raise common.CommandError(f"{given}: give at least 1 and 2.")
     if options.suite and options.sequential:
         raise common.CommandError("--suite and --sequential: give one of them.")
-    loaded = common.load_results(options.results)
+    loaded = common.load_results(options.results, chosen)
     output = common.choose_output_folder(options) / PLAN_SCRIPT
     texts: dict[Path, str] = {}
     if options.sequential:

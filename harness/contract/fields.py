@@ -80,24 +80,38 @@ def build_dataclass(cls: type[Any], values: Mapping[str, Any], where: str) -> An
         SpecError: Names the field, the value and what is allowed.
     """
     known = {field.name: field for field in dataclasses.fields(cls)}
-    for name in values:
-        if name not in known:
-            raise SpecError(format_unknown_name(f"{where}.{name}", name, list(known)))
     earlier = {
         name: field.metadata["before"]
         for name, field in known.items()
         if field.metadata.get("before", REQUIRED) is not REQUIRED
     }
-    values = earlier | dict(values)
-    missing = [name for name in known if name not in values]
+    checked = check_fields(cls, earlier | dict(values), where)
+    missing = [name for name in known if name not in checked]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}: give each a value.")
-    hints = _get_type_hints(typing.cast(Any, cls))
-    checked = {
-        name: check_value(f"{where}.{name}", values[name], hints[name], known[name].metadata)
-        for name in known
-    }
     return cls(**checked)
+
+
+def check_fields(cls: type[Any], values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return values of some fields of a dataclass, converted to the fields' types.
+
+    Args:
+        cls: A dataclass whose fields were made with `bounded_field`.
+        values: Values by name of the field.
+        where: Name of the mapping in error messages, e.g. `hyperparameters`.
+
+    Raises:
+        SpecError: Names the field, the value and what is allowed.
+    """
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    hints = _get_type_hints(typing.cast(Any, cls))
+    for name in values:
+        if name not in known:
+            raise SpecError(format_unknown_name(f"{where}.{name}", name, list(known)))
+    return {
+        name: check_value(f"{where}.{name}", value, hints[name], known[name].metadata)
+        for name, value in values.items()
+    }
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -423,11 +424,7 @@ def _check_env_wrappers(given: Any) -> tuple[str, ...]:
 
 
 def _check_names_and_framework(values: Mapping[str, Any]) -> None:
-    check_folder_names(values)
-    for name in _FOLDER_NAMES:
-        # Not checked when existing runs are read: only people confuse such names.
-        if values[name] != values[name].strip():
-            raise SpecError(f"{name}={values[name]!r} must not begin or end with a space.")
+    check_new_folder_names(values)
     adapter = load_adapter(values["framework"])
     if not adapter.supports(values["algorithm"]):
         raise SpecError(
@@ -504,6 +501,26 @@ def check_folder_names(values: Mapping[str, Any]) -> None:
         )
     if values.get("hps") == LIBRARY_DEFAULTS:
         raise SpecError(f"hps={LIBRARY_DEFAULTS!r} is a name in tables: choose another.")
+
+
+def check_new_folder_names(values: Mapping[str, Any]) -> None:
+    """Check names like `check_folder_names`, and that none looks like another name.
+
+    Not for existing runs, which must stay readable: only people confuse such names.
+
+    Raises:
+        SpecError: One cannot be the name of a new run.
+    """
+    check_folder_names(values)
+    for name in filter(values.__contains__, _FOLDER_NAMES):
+        value = values[name]
+        if value != value.strip():
+            raise SpecError(f"{name}={value!r} must not begin or end with a space.")
+        if unicodedata.combining(value[0]) or not unicodedata.is_normalized("NFC", value):
+            raise SpecError(
+                f"{name}={value!a} looks like another name: write each letter with its accents as "
+                "one character (Unicode's form NFC)."
+            )
 
 
 def _check_folder_name(name: str, value: str) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.algorithms.base import Hyperparameters
-from parallax.harness.contract.fields import SpecError, build_dataclass
+from parallax.harness.contract.fields import SpecError, build_dataclass, check_fields
 from parallax.harness.contract.recipes import list_recipe_names, load_recipe, read_recipe
 from parallax.harness.contract.run_spec import (
     RUN_DEFAULTS,
-    check_folder_names,
+    check_new_folder_names,
     format_overrides,
     list_overridden,
 )
@@ -264,7 +264,7 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
             in the place of a folder.
         UnusableError: Another source has the same name.
     """
-    check_folder_names({**run.names, "study": options.study})
+    check_new_folder_names({**run.names, "study": options.study})
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)
     if link := find_link(folder):
@@ -316,6 +316,8 @@ def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
         if spec.get(name, default) != default
     ]
     algorithm, hps = run.names["algorithm"], run.names["hps"]
+    if algorithm in ALGORITHMS:
+        check_fields(ALGORITHMS[algorithm], options.hyperparameters, "hyperparameters")
     if options.hyperparameters and algorithm in ALGORITHMS and hps in list_recipe_names(algorithm):
         values = {**read_recipe(algorithm, hps), **options.hyperparameters}
         requested: Hyperparameters = build_dataclass(

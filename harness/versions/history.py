@@ -130,8 +130,8 @@ def load_history(framework: str, path: Path) -> ReleaseHistory:
     Raises:
         SpecError: The file holds none.
     """
+    content = load_json(path, dict[str, Any], "history. Write it with --json")
     try:
-        content = load_json(path, dict[str, Any], "history. Write it with --json")
         report = parse_report(content)
         records = msgspec.convert(content.get("releases", {}), dict[str, ReleaseRecord])
     except (ValueError, msgspec.ValidationError) as error:

@@ -277,10 +277,25 @@ def test_figures_larger_than_an_image_can_be_have_a_lower_resolution(kind):
 
 def test_a_task_has_one_range(results, make_run, capsys):
     make_run()
-    ranges = ["--range", "Hopper-v4=0:100", "--range", "Hopper-v4=0:200"]
+    ranges = ["--range", "Hopper-v5=0:100", "--range", "Hopper-v5=0:200"]
     assert main(["study", "verdicts", str(results), *ranges[:2]]) == 0
     assert main(["study", "verdicts", str(results), *ranges]) == 2
     assert "--range: a task occurs twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--range", "Hopper-v4=-1e308:1e308"], "give a task, its lowest and its highest score"),
+        (["--range", "Hoper-v4=0:100"], "has no runs of that task. Give one of Hopper-v5."),
+        (["--alpha", "1e-300"], "--alpha=1e-300: give a number above 1e-06"),
+    ],
+)
+def test_ranges_and_levels_without_a_meaning_are_refused(results, make_run, capsys, words, reason):
+    make_run()
+    for command in ("verdicts", "plan"):
+        assert main(["study", command, str(results), *words]) == 2
+        assert reason in capsys.readouterr().err
 
 
 COMMANDS = [["compare"], ["report"], ["report", "--markdown"], ["study", "verdicts"]]

@@ -2,6 +2,7 @@
 
 import html
 import http.client
+import json
 import os
 import re
 import shutil
@@ -10,11 +11,13 @@ import threading
 import urllib.parse
 
 import chromium
+import numpy as np
 import pytest
 
 from parallax.analysis.commands.common import CommandError
-from parallax.analysis.commands.run_browser import RunLibrary, render_index
+from parallax.analysis.commands.run_browser import RunLibrary, draw_curves, render_index
 from parallax.analysis.commands.view import RunServer
+from parallax.analysis.data.load import load_runs
 from parallax.harness.cli.main import main
 from parallax.harness.record.packed import read_rows, write_rows
 
@@ -189,6 +192,26 @@ def test_comparison_without_runs_names_the_next_step(server):
     assert "No run is ticked: tick 1 to 12" in get(server, "runs")[1]
     key = find_keys(get(server, "study?study=demo")[1])[0]
     assert get(server, "runs?" + "&".join([f"run={key}"] * 500))[0] == 200
+
+
+def test_a_study_with_a_too_long_name_hides_no_others(tmp_path, write_run_folder):
+    write_run_folder(tmp_path)
+    before = write_run_folder(tmp_path, framework="cleanrl", study="other")
+    record = json.loads((before / "run.json").read_text())
+    record["spec"]["study"] = "\u00e9" * 255
+    before = before.rename(tmp_path / "odd")
+    (before / "run.json").write_text(json.dumps(record))
+    library = RunLibrary(tmp_path)
+    assert len(library.studies) == 2
+    assert [library.find_report(study) for study in library.studies] == [None, None]
+
+
+@pytest.mark.parametrize("value", [1e17, -1e17, 3e38, 5.0, 0.0])
+def test_equal_returns_of_any_size_are_drawn(tmp_path, write_run_folder, value):
+    write_run_folder(tmp_path, timesteps=[10_240, 20_480], returns=np.full((2, 3), value))
+    figure = draw_curves(load_runs(tmp_path).runs)
+    heights = {height for _, height in figure["curves"][0]}
+    assert len(heights) == 1 and 12 < heights.pop() < figure["bottom"]
 
 
 def test_a_packed_file_beside_its_folder_is_not_read_twice(tmp_path, write_run_folder):

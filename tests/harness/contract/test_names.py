@@ -36,6 +36,14 @@ def test_new_runs_with_invalid_names_are_refused(name, value):
     assert f"{name}={value!r}" in str(refused.value)
 
 
+@pytest.mark.parametrize("value", ["e\u0301", "\u0301sb3", "\u212b"])
+def test_new_runs_with_names_that_look_like_others_are_refused(value):
+    with pytest.raises(SpecError, match="looks like another name") as refused:
+        support.spec(study=value)
+    assert f"study={value!a}" in str(refused.value)
+    assert support.spec(study="\u00e9").study == "\u00e9"
+
+
 @pytest.mark.parametrize("study", ["analysis", "slurm"])
 def test_reserved_names_are_refused(study):
     with pytest.raises(SpecError, match=f"study='{study}' is where .*: choose another"):

@@ -566,12 +566,28 @@ def test_settings_that_cannot_be_used_are_named(tmp_path, call, capsys):
         (("--set", "n_env=4"), "Did you mean n_envs"),
         (("--columns", "steps=t"), "ROLE is one of"),
         (("--algorithms", "ppo", "--set", "hyperparameters.gama=1"), "Did you mean gamma"),
+        (("--set", "device="), "give NAME=VALUE"),
+        (("--set", "n_envs=2", "--set", "n_envs=3"), "n_envs occurs twice"),
+        (("--set", "hyperparameters.a=2", "--set", "hyperparameters.a=3"), "occurs twice"),
+        (("--columns", "step=step,step=return"), "step occurs twice"),
+        (("--results-dir", str(path)), f"--results-dir {path} is no folder"),
+        (("--results-dir", str(path), "--dry-run"), f"--results-dir {path} is no folder"),
         (("--study", "a/b"), "must be a valid folder name"),
+        (("--study", "e\u0301"), "looks like another name"),
+        (("--study", "a "), "must not begin or end with a space"),
     ):
         code = call(path, *words)
         output = capsys.readouterr()
         assert code in (1, 2) and reason in output.err + output.out, words
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize("value", ["gamma=5", "epochs=[1", "gamma=nan", "learning_rate=null"])
+def test_values_are_checked_without_a_known_recipe_too(tmp_path, call, capsys, value):
+    (tmp_path / "a.csv").write_text("step,return\n10,500\n20,500\n")
+    words = ["--algorithms", "ppo", "--hps", "theirs", "--set", f"hyperparameters.{value}"]
+    assert call(tmp_path / "a.csv", *words) == 1
+    assert f"hyperparameters.{value.partition('=')[0]}=" in capsys.readouterr().out
 
 
 def test_solved_runs_without_seeds_are_not_copies(tmp_path, call):
