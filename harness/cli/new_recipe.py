@@ -26,6 +26,7 @@ from parallax.harness.record.files import (
 _NO_COUNTERPART = "no counterpart here"
 _NO_LITERAL = object()
 _LONGEST_SHOWN = 200  # characters of an entry
+_MAX_NUMBER = 2**53
 _LEARNING_RATES = (
     *("learning_rate", "policy_learning_rate", "critic_learning_rate"),
     "temperature_learning_rate",
@@ -92,7 +93,11 @@ def run(options: argparse.Namespace) -> int:
     """Write the recipe, and print the command that trains with it."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", options.name):
         raise SpecError(f"--name {options.name!r} must be a valid file name.")
-    found = translate_zoo_entry(options.algorithm, read_zoo_entry(options.file, options.env))
+    entry = read_zoo_entry(options.file, options.env)
+    try:
+        found = translate_zoo_entry(options.algorithm, entry)
+    except SpecError as error:
+        raise SpecError(f"{options.file}, {options.env}: {error}") from error
     lines = [f"  {name} ({reason})" for name, reason in found.untranslated.items()]
     if lines and not options.partial:
         raise SpecError(
@@ -178,8 +183,11 @@ class _EntryTranslator:
             number = float(value)
         except (OverflowError, TypeError, ValueError):
             raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a number.") from None
-        if isinstance(value, bool) or number < 0 or not number.is_integer():
+        is_given = name in self._entry
+        if isinstance(value, bool) or not number.is_integer():
             raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a whole number.")
+        if is_given and not 1 <= number <= _MAX_NUMBER:
+            raise SpecError(f"{name}={_shorten_entry(repr(value))} must be from 1 to 2^53.")
         return int(number)
 
     def translate(self) -> TranslatedRecipe:

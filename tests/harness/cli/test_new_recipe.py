@@ -176,6 +176,17 @@ def test_values_that_cannot_be_used_are_refused():
     for value in ("many", True, float("inf"), float("nan"), 10**400):
         with pytest.raises(SpecError, match=r"n_envs=.* must be a (whole )?number"):
             translate_zoo_entry("ppo", {"n_envs": value})
+    for value in (0, -1, 1e308):
+        with pytest.raises(SpecError, match=r"n_envs=.* must be from 1 to 2\^53"):
+            translate_zoo_entry("ppo", {"n_envs": value})
+
+
+def test_errors_in_an_entry_name_file_and_task(zoo, tmp_path, capsys):
+    zoo.write_text("A-v0:\n  policy: MlpPolicy\n  n_steps: -5\n")
+    words = ["--algorithms", "ppo", "--env", "A-v0", "--name", "a", "--output", str(tmp_path / "a")]
+    assert main(["new", "recipe", str(zoo), *words]) == 2
+    assert f"{zoo}, A-v0: " in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
 
 
 def test_long_entries_are_shortened():
