@@ -287,8 +287,9 @@ def _list_planned_code(need: SeedNeed, runs: Sequence[CompletedRun]) -> list[str
     unknown = [name for name in run.spec if name not in _SPEC_FIELDS]
     names = [*run.spec["overridden"], *run.spec.get("env_kwargs", {}), *run.spec.get("replay", {})]
     if unknown := unknown + [name for name in names if not name.isidentifier()]:
+        listed = ", ".join(name[:100] for name in unknown[:5])
         raise SpecError(
-            f"{run.path} has settings that this version does not know: {', '.join(unknown)}. "
+            f"{run.path} has settings that this version does not know: {listed}. "
             "Remove the run to plan without it."
         )
     spec = msgspec.convert(run.spec, RecordedSpec)
