@@ -229,9 +229,9 @@ def check_links(folder: Path, targets: Iterable[Path]) -> None:
         SpecError: A file would be written through a link.
     """
     for target in targets:
-        below = [place for place in (target, *target.parents) if folder in place.parents]
-        for place in below:
-            if os.path.islink(place):  # noqa: PTH114 - `is_symlink` fails for a too long name
+        for place in (target, *target.parents):
+            # `Path.is_symlink` raises an error for a too long name.
+            if folder in place.parents and os.path.islink(place):  # noqa: PTH114
                 raise SpecError(f"{place} is a link: delete it, or name another folder.")
 
 

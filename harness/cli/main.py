@@ -342,7 +342,7 @@ def run_command(command: Command, words: Sequence[str]) -> int:
         run = getattr(module, f"run_{part}" if part else "run")
         words = [_OPTION_SYNONYMS.get(word, word) for word in words]
         return int(run(make_parser(command, module).parse_args(words)))
-    except _list_handled_errors(path) as error:
+    except _list_handled_errors() as error:
         return report_error(error)
     except BrokenPipeError:
         raise
@@ -442,11 +442,11 @@ def parse_text(text: str) -> str:
     return text
 
 
-def _list_handled_errors(module: str) -> tuple[type[BaseException], ...]:
+def _list_handled_errors() -> tuple[type[BaseException], ...]:
     from parallax.harness.contract.fields import HANDLED_ERRORS
     from parallax.harness.record.files import UnusableError
 
-    if not module.startswith((_ANALYSIS, f"{_CLI}.plan")):
+    if f"{_ANALYSIS}.common" not in sys.modules:  # the command does not use the analysis
         return (*HANDLED_ERRORS, UnusableError)
     # The analysis imports only records from the harness, so it has its own error class.
     from parallax.analysis.commands.common import CommandError

@@ -107,12 +107,11 @@ def run(options: argparse.Namespace) -> int:
     folder = options.output
     recipe = folder / "hyperparameters" / options.algorithm / f"{options.name}.yaml"
     group = folder / "hps" / f"{options.name}.yaml"
-    text = f"name: {options.name}\n"
+    text = f"name: {options.name}\n".encode()
     # A recipe of another algorithm may have the name and the same file.
-    size = group.stat().st_size if group.is_file() else None
-    is_same = size == len(text) and group.read_bytes() == text.encode()
-    for path in (recipe, group):
-        if path.exists() and not (path == group and is_same):
+    is_same = group.is_file() and group.stat().st_size == len(text) and group.read_bytes() == text
+    for path in (recipe,) if is_same else (recipe, group):
+        if path.exists():
             raise SpecError(f"{path} already exists: choose another --name.")
     check_links(folder, [recipe, group])
     head = (
@@ -183,10 +182,9 @@ class _EntryTranslator:
             number = float(value)
         except (OverflowError, TypeError, ValueError):
             raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a number.") from None
-        is_given = name in self._entry
         if isinstance(value, bool) or not number.is_integer():
             raise SpecError(f"{name}={_shorten_entry(repr(value))} must be a whole number.")
-        if is_given and not 1 <= number <= _MAX_NUMBER:
+        if name in self._entry and not 1 <= number <= _MAX_NUMBER:
             raise SpecError(f"{name}={_shorten_entry(repr(value))} must be from 1 to 2^53.")
         return int(number)
 

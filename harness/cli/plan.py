@@ -293,9 +293,9 @@ def _list_planned_code(need: SeedNeed, runs: Sequence[CompletedRun]) -> list[str
             "Remove the run to plan without it."
         )
     spec = msgspec.convert(run.spec, RecordedSpec)
-    is_own = run.id.framework == need.framework
+    python = spec.python if run.id.framework == need.framework else None
     # The script is the user's own file, of which the command checks the hash.
-    return list_train_code(spec if is_own else msgspec.structs.replace(spec, python=None))
+    return list_train_code(msgspec.structs.replace(spec, python=python, script=None))
 
 
 def _find_script(need: SeedNeed) -> tuple[str, str] | None:

@@ -265,6 +265,8 @@ def _place_run(run: NamedCurve, options: ImportOptions, taken: Mapping[Path, Nam
         UnusableError: Another source has the same name.
     """
     check_new_folder_names({**run.names, "study": options.study})
+    if described := ALGORITHMS.get(run.names["algorithm"]):
+        check_fields(described, options.hyperparameters, "hyperparameters")
     place = RunPath(study=options.study, variant=_format_variant(run, options), **run.names)
     folder = find_imported_folder(options.results_dir, place, run.content_hash)
     if link := find_link(folder):
@@ -316,8 +318,6 @@ def _format_variant(run: NamedCurve, options: ImportOptions) -> str:
         if spec.get(name, default) != default
     ]
     algorithm, hps = run.names["algorithm"], run.names["hps"]
-    if algorithm in ALGORITHMS:
-        check_fields(ALGORITHMS[algorithm], options.hyperparameters, "hyperparameters")
     if options.hyperparameters and algorithm in ALGORITHMS and hps in list_recipe_names(algorithm):
         values = {**read_recipe(algorithm, hps), **options.hyperparameters}
         requested: Hyperparameters = build_dataclass(

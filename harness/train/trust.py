@@ -44,8 +44,6 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
     lines += [f"adapter: {name}" for name in adapters if name and name not in known]
     for spec in specs:
         lines += list_train_code(spec)
-        if spec.script:
-            lines.append(f"script stored in the run: {spec.script.name} ({spec.script.sha256})")
         if spec.diagnosis["mode"] != "off":
             extra = spec.diagnosis.get("extra_checks", ())
             installed = {entry.value for entry in find_entry_points(CHECKS)} if extra else set()
@@ -58,8 +56,10 @@ def list_named_code(specs: Iterable[RunSpec], adapters: Iterable[str] = ()) -> l
 
 
 def list_train_code(spec: RunSpec | RecordedSpec) -> list[str]:
-    """List the interpreter of a specification, and the modules and files that its task names."""
+    """List the interpreter and script of a specification, and the code that its task names."""
     lines = [f"interpreter: {spec.python}"] if spec.python not in (None, sys.executable) else []
+    if spec.script:
+        lines.append(f"script stored in the run: {spec.script.name} ({spec.script.sha256})")
     lines += list_task_code(spec.env)
     lines += [
         f"import of the module {name.partition(':')[0]}: env.wrappers={name}"

@@ -386,10 +386,10 @@ def test_all_code_that_specifications_name_is_listed_once():
     lines = [
         "adapter: x:Y",
         "interpreter: /other/python",
+        "script stored in the run: own.py (ab)",
         "import of the module own_tasks: env=own_tasks:A-v0",
         "import of the module w.x: env.wrappers=w.x:W",
         "a file or module: env.kwargs.a=x/y",
-        "script stored in the run: own.py (ab)",
     ]
     assert trust.list_named_code([off, off], ["x:Y", "", "x:Y"]) == lines
     check = "import of the module m: diagnosis.extra_checks=m:CHECK"
