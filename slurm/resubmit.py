@@ -51,6 +51,7 @@ def resubmit_runs(
             code that the user has not trusted.
         RunsFailedError: Slurm refused some.
     """
+    load_settings(profile or "default", overrides)  # checks them, even if no run is to submit
     everything, queue = survey_runs(root, print)
     runs = [run for run in everything if run.state in states]
     if runs and not dry_run:

@@ -17,7 +17,7 @@ from sources import parse_files
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "adapters", "analysis", "slurm", "envs", "hydra_plugins")
 MAX_ONE_WORD_FUNCTIONS, MAX_ONE_WORD_CLASSES, MAX_QUESTION_DOCSTRINGS = 0.15, 0.20, 0.01
-MAX_MODULES, MAX_LINES = 392, 107_162
+MAX_MODULES, MAX_LINES = 392, 107_250
 """Sizes of the tree. A commit that raises one says what for."""
 MAX_TEST_NAME_WORDS = 12
 QUESTION_WORDS = {"What", "Which", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Why"}

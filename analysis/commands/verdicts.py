@@ -200,7 +200,17 @@ def run_thesis(options: argparse.Namespace) -> int:
     Raises:
         CommandError: There is nowhere to write.
     """
-    verdicts = study.judge_thesis_tables(common.make_options(options))
+    requested = common.make_options(options)
+    with contextlib.ExitStack() as stack:  # judging takes half a minute: check the folders first
+        for folder in filter(None, (options.output, options.tables, options.figures)):
+            stack.enter_context(common.open_output_folder(folder))
+        lines = _write_thesis_files(options, study.judge_thesis_tables(requested))
+    print_lines(lines)
+    return 0
+
+
+def _write_thesis_files(options: argparse.Namespace, verdicts: study.StudyVerdicts) -> list[str]:
+    """Write the page, tables and figures together; return what to print."""
     page = options.output / THESIS_PAGE_NAME
     contents: dict[Path, str | bytes] = {page: render_markdown(make_thesis_document(verdicts))}
     lines = [*summarize_verdicts(verdicts), f"Page:  {page}"]
@@ -216,12 +226,8 @@ def run_thesis(options: argparse.Namespace) -> int:
         drawn = [item for item in items if isinstance(item, FigureSpec)]
         contents.update(draw_figures(drawn, options.figures, options.jobs))
         lines += [format_figure_line(item, options.figures) for item in items]
-    with contextlib.ExitStack() as stack:
-        for folder in filter(None, (options.output, options.tables, options.figures)):
-            stack.enter_context(common.open_output_folder(folder))
-        write_files_atomically(contents)
-    print_lines(lines)
-    return 0
+    write_files_atomically(contents)
+    return lines
 
 
 def add_figures_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ import argparse
 import secrets
 import sys
 import threading
+import traceback
 import urllib.parse
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -13,7 +14,7 @@ from typing import Any
 
 from parallax.analysis.commands import run_browser
 from parallax.analysis.commands.common import CommandError
-from parallax.harness.record.files import UnusableError, read_bounded
+from parallax.harness.record.files import UnusableError, escape_unprintable, read_bounded
 
 ADDRESS = "127.0.0.1"  # never another address: anyone who can reach the port can see the runs
 _MAX_REPORT_BYTES = 2**27
@@ -158,6 +159,11 @@ class _RequestHandler(BaseHTTPRequestHandler):
             return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, f"The report {error}.")
         except (CommandError, OSError) as error:  # the folder may have been moved meanwhile
             return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+        except Exception as error:  # without an answer, the browser names no reason
+            for line in traceback.format_exc().splitlines():
+                print(escape_unprintable(line), file=sys.stderr)
+            text = f"This page cannot be made: {type(error).__name__}: {error}"
+            return _make_problem(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing: the terminal shows the address."""

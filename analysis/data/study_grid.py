@@ -158,8 +158,8 @@ def _expand_part(part: Mapping[str, Any]) -> set[RequestedRun]:
             f"{trouble}; a grid has values of {', '.join(AXIS_NAMES)}, and of nothing else"
         )
     for seed in values["seed"]:
-        if not seed.isdecimal():
-            raise UnusableError(f"seed={seed} is not a number")
+        if not seed.isdecimal() or not int(seed) < 2**32:
+            raise UnusableError(f"seed={seed[:20]} is not a whole number from 0 to {2**32 - 1}")
     if math.prod(len(values[name]) for name in AXIS_NAMES) > _MOST_RUNS:
         raise UnusableError(_TOO_MANY)
     product = itertools.product(*(values[name] for name in AXIS_NAMES))

@@ -44,6 +44,7 @@ _RETURNS = {
     UNKNOWN: "returns of unknown origin",
 }
 _FIELD_NAMES = {"env": "task", "hps": "recipe of hyperparameters"}
+_EVALUATION_FORMATS = ("evaluations", "table")  # one value per evaluation, no episodes
 _ROLES = ("step", "return", *FIELDS)
 _SETTINGS = tuple(name for name in RUN_DEFAULTS if name not in ("eval_every", "save_policy"))
 _EPILOG = """\
@@ -138,6 +139,11 @@ def run(options: argparse.Namespace) -> int:
     if not sources:
         names = ", ".join(map(str, options.paths))
         raise SpecError(f"{names}: nothing to import: no {', '.join(FORMATS.values())}.")
+    if options.every and all(source.format in _EVALUATION_FORMATS for source in sources):
+        raise SpecError(
+            f"--every {options.every} averages episodes of a training, but the files hold one "
+            "value per evaluation: drop --every."
+        )
     with CommandProgress(len(sources)) as progress:
         outcome = import_runs(sources, plan, dry_run=options.dry_run, advance=progress.advance)
     _print_outcome(outcome, plan, dry_run=options.dry_run)

@@ -15,7 +15,7 @@ from parallax.harness.cli.arguments import check_links
 from parallax.harness.contract.algorithms import ALGORITHMS
 from parallax.harness.contract.data_files import load_yaml
 from parallax.harness.contract.fields import SpecError, build_dataclass, format_unknown_name
-from parallax.harness.contract.recipes import find_recipe_files, read_recipe
+from parallax.harness.contract.recipes import find_recipe_files, list_recipe_names, read_recipe
 from parallax.harness.record.files import (
     DECODE_ERRORS,
     escape_unprintable,
@@ -93,6 +93,10 @@ def run(options: argparse.Namespace) -> int:
     """Write the recipe, and print the command that trains with it."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", options.name):
         raise SpecError(f"--name {options.name!r} must be a valid file name.")
+    if options.name in list_recipe_names(options.algorithm):
+        raise SpecError(
+            f"--name {options.name} is the name of a recipe that is installed: choose another one."
+        )
     entry = read_zoo_entry(options.file, options.env)
     try:
         found = translate_zoo_entry(options.algorithm, entry)

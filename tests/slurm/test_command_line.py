@@ -29,6 +29,9 @@ from parallax.harness.cli.main import main
         ),
         (["slurm", "resubmit", "{results}", "--time=1\x1b"], r"'1\x1b' must be 'HH:MM:SS'"),
         (["slurm", "resubmit", "{results}", "--mem-gb=nan"], "mem_gb=nan must be finite"),
+        (["slurm", "resubmit", "{tmp}/none", "--mem-gb=nan"], "mem_gb=nan must be finite"),
+        (["slurm", "resubmit", "{tmp}/none", "--time=soon"], "'soon' must be 'HH:MM:SS'"),
+        (["slurm", "resubmit", "{tmp}/none", "--profile=x"], "x.yaml does not exist"),
     ],
 )
 def test_invalid_input_is_refused_with_one_sentence(
@@ -36,6 +39,7 @@ def test_invalid_input_is_refused_with_one_sentence(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = a_run(tmp_path / "results", "interrupted")
+    (tmp_path / "none").mkdir()  # no run to submit
     (tmp_path / "latin.yaml").write_bytes(b"setup: [\xe4]")
     (tmp_path / "keys.yaml").write_text("7: 8")
     (tmp_path / "deep.yaml").write_text("[" * 5000)

@@ -235,6 +235,17 @@ def test_a_closed_connection_prints_nothing(server, capsys):
         assert bool(capsys.readouterr().err) == printed
 
 
+def test_an_unexpected_error_is_answered_with_a_page(server, monkeypatch, capsys):
+    def fail(library, text):
+        raise TypeError("<b>\x1b[2J")
+
+    monkeypatch.setattr("parallax.analysis.commands.run_browser.render_index", fail)
+    status, page, _ = get(server, "")
+    assert status == 500 and "This page cannot be made: TypeError: &lt;b&gt;" in page
+    printed = capsys.readouterr().err
+    assert "in fail" in printed and "\x1b" not in printed
+
+
 def test_new_runs_are_read_on_request(server, folder, write_run_folder):
     before = len(find_keys(get(server, "study?study=demo")[1]))
     write_run_folder(folder, framework="sb3", seed=9)

@@ -134,7 +134,8 @@ def test_only_brackets_inside_others_are_nesting():
             "it sweeps gamma, tau; a grid has values of algorithm, env, hps, framework, seed, and "
             "of nothing else",
         ),
-        ({"seed": "1,x2"}, "seed=x2 is not a number"),
+        ({"seed": "1,x2"}, "seed=x2 is not a whole number from 0 to 4294967295"),
+        ({"seed": f"1,{2**32}"}, f"seed={2**32} is not a whole number from 0 to 4294967295"),
         (
             {"seed": "range(0,1001)", "env": ",".join(f"A{i}-v1" for i in range(1000))},
             "it requests more than 1,000,000 runs or 1,000 parts: name fewer values",

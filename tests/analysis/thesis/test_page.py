@@ -70,6 +70,13 @@ def test_all_files_are_written_or_none(answers, tmp_path, capsys, monkeypatch, o
     assert list(place.parent.iterdir()) == [place]
 
 
+def test_unusable_folders_are_named_before_anything_is_judged(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("parallax.analysis.verdicts.study.judge_thesis_tables", pytest.fail)
+    (tmp_path / "file").touch()
+    assert main(["study", "thesis", "--output", str(tmp_path / "file")]) == 2
+    assert f"{tmp_path / 'file'}: cannot be written: File exists" in capsys.readouterr().err
+
+
 def test_published_intervals_are_drawn_as_the_thesis_prints_them(answers):
     study_results = results_from_published(answers)
     (row,) = (

@@ -109,6 +109,13 @@ def test_a_group_file_with_other_text_is_not_overwritten(zoo, tmp_path, capsys):
     assert main(command) == 0
 
 
+def test_a_recipe_does_not_take_the_name_of_an_installed_one(zoo, tmp_path, capsys):
+    words = ["sb3" if word == "tuned" else word for word in WORDS]
+    assert main(["new", "recipe", str(zoo), *words, "--output", str(tmp_path / "mine")]) == 2
+    assert "--name sb3 is the name of a recipe that is installed" in capsys.readouterr().err
+    assert not (tmp_path / "mine").exists()
+
+
 @pytest.mark.parametrize("name", ["hyperparameters", "hps", "hyperparameters/ppo"])
 def test_a_recipe_is_not_written_through_a_link(zoo, tmp_path, capsys, name):
     place, victim = tmp_path / "mine" / name, tmp_path / "victim"

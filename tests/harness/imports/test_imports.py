@@ -255,6 +255,14 @@ def test_tables_of_rows(tmp_path, call, suffix):
         assert run.id.cell.variant == "steps=3000,eval_every=1000"
 
 
+def test_intervals_of_episodes_are_refused_for_evaluations(tmp_path, call, capsys):
+    make_table().to_csv(tmp_path / "table.csv", index=False)
+    write_evaluations(tmp_path / "evaluations.npz")
+    words = ["--returns", "evaluation", "--every", 2000]
+    assert call(tmp_path / "table.csv", tmp_path / "evaluations.npz", *words) == 2
+    assert "--every 2000 averages episodes of a training, but" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("episodes", [1, 30])
 def test_runs_with_a_stated_number_of_episodes_are_read_packed(tmp_path, call, episodes):
     path = tmp_path / "table.csv"
